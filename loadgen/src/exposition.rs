@@ -1,5 +1,5 @@
-//! `--metrics-addr`: serves the metrics of a run to Prometheus over HTTP during the run: a small server on its own thread,
-//! with `/metrics` and `/healthz`.
+//! `--metrics-addr`: serves the metrics of a run to Prometheus over HTTP during the run: a small
+//! server on its own thread, with `/metrics` and `/healthz`.
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
@@ -36,7 +36,8 @@ pub struct MetricsServer {
 }
 
 impl MetricsServer {
-    /// Listens at an address; port 0 selects a free port. There are no metrics before [`MetricsServer::show`].
+    /// Listens at an address; port 0 selects a free port. There are no metrics before
+    /// [`MetricsServer::show`].
     ///
     /// # Errors
     /// The address is in use or not on this machine, or a thread can't be started.

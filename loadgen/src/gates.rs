@@ -1,4 +1,5 @@
-//! Feature gates under upstream's names: the known gates, their defaults, and the syntax `NAME=bool,...`.
+//! Feature gates under upstream's names: the known gates, their defaults, and the syntax
+//! `NAME=bool,...`.
 
 use std::collections::BTreeMap;
 

@@ -14,8 +14,8 @@ use serde::Serialize;
 
 use crate::units::count_for_people;
 
-/// An object from a file, of a kind that the cluster serves, checked but not yet stored. Large kinds are boxed, so that
-/// objects do not all take the size of the largest.
+/// An object from a file, of a kind that the cluster serves, checked but not yet stored. Large
+/// kinds are boxed, so that objects do not all take the size of the largest.
 #[derive(Clone, Debug)]
 pub enum InputObject {
     /// A `v1` `Namespace`.
@@ -44,10 +44,12 @@ pub trait TypedOwner: Object {
     /// Returns the members of its spec that are not in the type.
     fn spec_rest(&self) -> &Rest;
 
-    /// Sets the defaults that the server sets. `filled` is the spec of its pods with defaults, if it is known.
+    /// Sets the defaults that the server sets. `filled` is the spec of its pods with defaults, if
+    /// it is known.
     fn set_defaults(&mut self, filled: Option<&Arc<PodSpec>>);
 
-    /// Returns the rules that it violates, without those of its pods' spec if `spec_is_checked` is set.
+    /// Returns the rules that it violates, without those of its pods' spec if `spec_is_checked` is
+    /// set.
     fn broken_rules(&self, spec_is_checked: bool) -> Vec<Cause>;
 
     /// Shares memory with equal parts of other objects.
@@ -60,7 +62,8 @@ impl Clone for Box<dyn TypedOwner> {
     }
 }
 
-/// Returns the namespaces that objects are in but that are missing among them, by name: dumps of workloads lack them.
+/// Returns the namespaces that objects are in but that are missing among them, by name: dumps of
+/// workloads lack them.
 pub fn missing_namespaces(objects: &[InputObject]) -> impl Iterator<Item = InputObject> + use<> {
     let mut names = BTreeSet::new();
     for object in objects {

@@ -50,8 +50,8 @@ impl OwnedPods {
         self.stuck > 0 && self.ready == 0
     }
 
-    /// Formats `2 of 3 pods can't become ready: CrashLoopBackOff`, with the owner's name if it is given: `2 of 3
-    /// pods of web`; `None` if all can become ready.
+    /// Formats `2 of 3 pods can't become ready: CrashLoopBackOff`, with the owner's name if it is
+    /// given: `2 of 3 pods of web`; `None` if all can become ready.
     pub(crate) fn problem(&self, owner: Option<&str>) -> Option<String> {
         let pods = counted(u64::try_from(self.active).ok()?, "pod");
         let of = owner.map_or_else(String::new, |owner| format!(" of {owner}"));

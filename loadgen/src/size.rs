@@ -1,7 +1,8 @@
 //! The size of the cluster, resolved from a request to consistent numbers.
 //!
-//! Of pods, workloads and pods per workload, any two determine the third; nodes, namespaces and pods per node
-//! have separate defaults. A size that can't hold its pods is refused with one that can.
+//! Of pods, workloads and pods per workload, any two determine the third; nodes, namespaces and
+//! pods per node have separate defaults. A size that can't hold its pods is refused with one that
+//! can.
 
 use std::collections::BTreeMap;
 
@@ -26,8 +27,9 @@ pub const DEFAULT_PODS_PER_NODE: u32 = 110;
 /// The most objects of a kind: object numbers in the indexes are 32 bits wide.
 pub const MAX_OBJECTS: u64 = u32::MAX as u64;
 
-/// Resolves the size of a generated cluster. `extra_pods` are the pods that the scenario adds on top; `kind` and
-/// `sizes` are its workloads and the flags that size them; `requests` are the resource requests of each pod.
+/// Resolves the size of a generated cluster. `extra_pods` are the pods that the scenario adds on
+/// top; `kind` and `sizes` are its workloads and the flags that size them; `requests` are the
+/// resource requests of each pod.
 ///
 /// # Errors
 /// The numbers are inconsistent, or the cluster is too small for its pods.
@@ -69,8 +71,9 @@ pub(crate) fn generated(
     })
 }
 
-/// Resolves the size of a cluster with the objects of files. `nodes` counts nodes generated in addition: by default
-/// none if the files bring nodes, except for those that the scenario's `extra_pods` need.
+/// Resolves the size of a cluster with the objects of files. `nodes` counts nodes generated in
+/// addition: by default none if the files bring nodes, except for those that the scenario's
+/// `extra_pods` need.
 ///
 /// # Errors
 /// A flag sizes what the files define, or there are too few nodes for the pods.
@@ -111,7 +114,8 @@ pub(crate) fn beside_input(
         None if input.nodes > 0 => wanted.saturating_sub(places).div_ceil(each),
         _ => {
             let needed = wanted.saturating_sub(places).div_ceil(each);
-            // Nodes of files have their own capacity, and may be too few on purpose, so that pods wait.
+            // Nodes of files have their own capacity, and may be too few on purpose, so that pods
+            // wait.
             let has_room = asked.node_cpu.is_some() || asked.node_memory.is_some();
             let by_requests = match input.nodes {
                 0 if has_room => nodes_by_requests(asked, pods_per_node, &input.requests())?,
@@ -139,8 +143,9 @@ pub(crate) fn beside_input(
     })
 }
 
-/// Resolves the number of workloads of each kind and their pods, if there are several kinds. A kind has the pods of
-/// its own flags, or an equal share of the cluster's pods, rounded to whole workloads.
+/// Resolves the number of workloads of each kind and their pods, if there are several kinds. A kind
+/// has the pods of its own flags, or an equal share of the cluster's pods, rounded to whole
+/// workloads.
 ///
 /// # Errors
 /// There are more workloads than pods.
@@ -226,7 +231,8 @@ fn pods_per_node(asked: &ScenarioSettings) -> Result<u32, String> {
     }
 }
 
-/// Returns how many pods with these requests fit on a generated node, and the flag that limits them.
+/// Returns how many pods with these requests fit on a generated node, and the flag that limits
+/// them.
 ///
 /// # Errors
 /// A pod does not fit on any node.
@@ -255,8 +261,8 @@ fn room(
     Ok(least)
 }
 
-/// Returns how many generated nodes hold pods with these requests if pods with equal requests share nodes. A
-/// scheduler that mixes them may need more.
+/// Returns how many generated nodes hold pods with these requests if pods with equal requests share
+/// nodes. A scheduler that mixes them may need more.
 ///
 /// # Errors
 /// A pod does not fit on any node.
@@ -313,7 +319,8 @@ mod tests {
         (Kind::REPLICA_SET, sizes_of(Kind::REPLICA_SET))
     }
 
-    /// Returns the size of a generated cluster: pods, ReplicaSets, nodes. Pods request 100m and 128Mi.
+    /// Returns the size of a generated cluster: pods, ReplicaSets, nodes. Pods request 100m and
+    /// 128Mi.
     fn sized(asked: &str, extra_pods: u64) -> Result<(u64, u64, u64), String> {
         let requests = [("cpu", "100m"), ("memory", "128Mi")]
             .map(|(name, amount)| (name.to_owned(), amount.parse().unwrap()))

@@ -1,8 +1,8 @@
-//! Values as people write and read them: sizes (`100k`), durations (`500ms`), rates (`20/s`) and latencies
-//! (`p50=3ms,p99=40ms`), parsed strictly and formatted back.
+//! Values as people write and read them: sizes (`100k`), durations (`500ms`), rates (`20/s`) and
+//! latencies (`p50=3ms,p99=40ms`), parsed strictly and formatted back.
 //!
-//! A value with a unit is refused without one: `5` is neither five seconds nor five milliseconds. Errors
-//! are complete but do not contain the name of the flag, which the caller adds.
+//! A value with a unit is refused without one: `5` is neither five seconds nor five milliseconds.
+//! Errors are complete but do not contain the name of the flag, which the caller adds.
 
 use std::path::Path;
 
@@ -76,11 +76,12 @@ pub(crate) fn parse_bytes(text: &str) -> Result<u64, String> {
     }
 }
 
-/// Parses a duration in nanoseconds: a number with its unit (`500ms`, `1.5s`), or several (`1h30m`, `1d12h`). Zero
-/// is `0s`.
+/// Parses a duration in nanoseconds: a number with its unit (`500ms`, `1.5s`), or several (`1h30m`,
+/// `1d12h`). Zero is `0s`.
 ///
 /// # Errors
-/// The number is missing or negative, the unit is missing or unknown, or the duration exceeds 292 years.
+/// The number is missing or negative, the unit is missing or unknown, or the duration exceeds 292
+/// years.
 pub fn parse_duration_ns(text: &str) -> Result<i64, String> {
     let text = text.trim();
     if text.is_empty() {
@@ -237,7 +238,8 @@ fn scaled(decimal: &str, factor: i64) -> Option<i128> {
     (product % divisor == 0).then_some(product / divisor)
 }
 
-/// Formats a duration exactly, as [`parse_duration_ns`] parses it: `0s`, `1m30s`, `2500ms` as `2s500ms`.
+/// Formats a duration exactly, as [`parse_duration_ns`] parses it: `0s`, `1m30s`, `2500ms` as
+/// `2s500ms`.
 pub fn duration_text(ns: i64) -> String {
     if ns == 0 {
         return "0s".to_owned();
@@ -322,8 +324,8 @@ pub fn seconds_for_people(seconds: f64) -> String {
     }
 }
 
-/// Formats a rate or ratio with three significant digits below 1,000, and with thousands separators above:
-/// `152,400`, `21.3`.
+/// Formats a rate or ratio with three significant digits below 1,000, and with thousands separators
+/// above: `152,400`, `21.3`.
 pub fn number_for_people(value: f64) -> String {
     if value >= 999.5 {
         count_for_people(value.round() as u64)
@@ -381,7 +383,8 @@ pub fn three_digits(value: f64) -> String {
     }
 }
 
-/// Wraps a text into lines of at most `width` characters, broken at blanks; a longer word gets its own line.
+/// Wraps a text into lines of at most `width` characters, broken at blanks; a longer word gets its
+/// own line.
 pub fn wrapped(text: &str, width: usize) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for word in text.split_ascii_whitespace() {

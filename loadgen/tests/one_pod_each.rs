@@ -1,5 +1,5 @@
-//! The workload of the example on both engines and under injected faults, together with the controllers of ReplicaSets
-//! and ReplicationControllers and on their cache of pods.
+//! The workload of the example on both engines and under injected faults, together with the
+//! controllers of ReplicaSets and ReplicationControllers and on their cache of pods.
 
 #![expect(clippy::unwrap_used, reason = "a test fails where its cluster refuses")]
 
@@ -130,13 +130,15 @@ fn each_of_several_workloads_handles_its_own_objects() {
     assert_eq!(cluster.pod_totals().created, 4);
 }
 
-/// Requests fail, are executed but seem to fail, arrive late or twice; events are lost and repeated, watches end; the
-/// controller manager dies and another one starts: the final state is the same as without faults.
+/// Requests fail, are executed but seem to fail, arrive late or twice; events are lost and
+/// repeated, watches end; the controller manager dies and another one starts: the final state is
+/// the same as without faults.
 #[test]
 fn faults_delay_the_workload_but_change_nothing() {
     for seed in 1..=20 {
         let (registry, mut options) = controllers(EngineKind::Virtual, seed);
-        // If its ConfigMaps are stale, it creates pods for deleted owners, which are collected immediately.
+        // If its ConfigMaps are stale, it creates pods for deleted owners, which are collected
+        // immediately.
         options.latency.api = Latency::Constant(5_000_000);
         let mut site =
             FaultHarness::new(&options, ClusterOptions::default(), Arc::new(NoopObserver));

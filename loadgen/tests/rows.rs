@@ -1,5 +1,5 @@
-//! Flags, gates, settings, schemas and metrics follow from the rows of controllers, for a process with additional
-//! controllers. It is a single test, because a process has one registry.
+//! Flags, gates, settings, schemas and metrics follow from the rows of controllers, for a process
+//! with additional controllers. It is a single test, because a process has one registry.
 
 #[path = "../examples/one_pod_each/workload.rs"]
 mod workload;

@@ -1,4 +1,5 @@
-//! A custom workload next to ReplicaSets, on a simulated cluster: `cargo run --example one_pod_each`.
+//! A custom workload next to ReplicaSets, on a simulated cluster:
+//! `cargo run --example one_pod_each`.
 
 #![expect(clippy::print_stdout, reason = "the example prints its result")]
 

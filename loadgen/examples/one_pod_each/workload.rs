@@ -1,5 +1,5 @@
-//! A custom workload that Kubernetes does not have: one pod for each ConfigMap of the class `runner`, with the same
-//! name.
+//! A custom workload that Kubernetes does not have: one pod for each ConfigMap of the class
+//! `runner`, with the same name.
 
 use std::sync::Arc;
 

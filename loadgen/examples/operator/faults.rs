@@ -1,5 +1,5 @@
-//! The operator under faults: pods that take five minutes to start, a lost answer, a conflict and a stale watch. Time is
-//! virtual, so the five minutes take only as long as the events in them.
+//! The operator under faults: pods that take five minutes to start, a lost answer, a conflict and a
+//! stale watch. Time is virtual, so the five minutes take only as long as the events in them.
 
 use std::time::Duration;
 
@@ -39,8 +39,9 @@ async fn until(what: &str, mut holds: impl AsyncFnMut() -> bool) {
     in_time.unwrap_or_else(|_| panic!("not within 10 s: {what}"));
 }
 
-/// The story of a site: each step fails if its fault does not take effect. A test in another language arms faults with
-/// `POST /podstorm/faults` and advances time with `POST /podstorm/clock/advance`.
+/// The story of a site: each step fails if its fault does not take effect. A test in another
+/// language arms faults with `POST /podstorm/faults` and advances time with
+/// `POST /podstorm/clock/advance`.
 async fn play(served: &Served, client: Client) {
     let faults = served.api().faults();
     let arm = |fault: Fault| faults.arm(fault).expect("the fault is valid");
@@ -167,7 +168,8 @@ async fn two_futures_of_one_site() {
     let made = await_condition(sets, "shop", is_there).await;
     made.expect("the operator creates the set");
     runs.abort();
-    // From here on there are two clusters, each with its own operator: in one of them the site grows.
+    // From here on there are two clusters, each with its own operator: in one of them the site
+    // grows.
     for replicas in [2, 5] {
         let fork = served.fork().expect("the snapshot is from this program");
         let client = Client::new(fork.api().clone(), "default");

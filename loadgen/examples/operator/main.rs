@@ -1,9 +1,10 @@
 //! Tests an operator in process, against a cluster of its own that starts in milliseconds.
 //!
-//! `operator.rs` is an ordinary operator, written with kube-rs, with its own custom resource. `tests.rs` is the point of
-//! this example: each test has its own API server, controllers and nodes, in the test's process, without a socket.
-//! `faults.rs` adds what can go wrong, exactly when the test requests it: slow startups on virtual time, a lost answer, a
-//! conflict and a stale watch. Run it:
+//! `operator.rs` is an ordinary operator, written with kube-rs, with its own custom resource.
+//! `tests.rs` is the point of this example: each test has its own API server, controllers and
+//! nodes, in the test's process, without a socket. `faults.rs` adds what can go wrong, exactly when
+//! the test requests it: slow startups on virtual time, a lost answer, a conflict and a stale
+//! watch. Run it:
 //!
 //!     cargo test -p podstorm-loadgen --example operator
 //!     cargo run -p podstorm-loadgen --example operator

@@ -12,8 +12,9 @@ use crate::serve::{Access, read_token_key, read_tokens};
 /// TLS and authentication.
 #[derive(Args, Debug)]
 pub(super) struct AccessFlags {
-    /// Serve over TLS, with a certificate authority created at startup, and only authenticated clients; the
-    /// kubeconfig contains the authority and a credential. Needs a build with `--features tls`
+    /// Serve over TLS, with a certificate authority created at startup, and only authenticated
+    /// clients; the kubeconfig contains the authority and a credential. Needs a build with
+    /// `--features tls`
     #[arg(long, help_heading = "Access")]
     tls: bool,
     /// Another name or address of the server in its certificate; repeatable
@@ -28,8 +29,9 @@ pub(super) struct AccessFlags {
     /// token,user,uid,"group,group"
     #[arg(long, value_name = "FILE", help_heading = "Access")]
     token_auth_file: Option<PathBuf>,
-    /// Private key, in PEM, that signs service account tokens: EC on curve P-256, or RSA. With the same key
-    /// a restarted server accepts the tokens of the previous one [default: a key created at startup]
+    /// Private key, in PEM, that signs service account tokens: EC on curve P-256, or RSA. With the
+    /// same key a restarted server accepts the tokens of the previous one [default: a key created
+    /// at startup]
     #[arg(long, value_name = "FILE", help_heading = "Access")]
     service_account_signing_key_file: Option<PathBuf>,
     /// Keys in PEM, public or private, whose service account tokens are also accepted; repeatable
@@ -49,8 +51,8 @@ pub(super) struct AccessFlags {
         help_heading = "Access"
     )]
     allowed_hosts: Vec<String>,
-    /// Listen on an address that other machines can reach, without TLS: clients send their credentials in
-    /// the clear, or need none
+    /// Listen on an address that other machines can reach, without TLS: clients send their
+    /// credentials in the clear, or need none
     #[arg(long, help_heading = "Access")]
     insecure: bool,
 }

@@ -3,11 +3,12 @@
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, ToSocketAddrs};
 
 /// The default address of `loadgen serve`. The port avoids those in use on machines of Kubernetes
-/// developers: `kubectl proxy` uses 8001, API servers 6443, 8443 and 16443, Prometheus 9090, kubelets and
-/// related components 10248 and above.
+/// developers: `kubectl proxy` uses 8001, API servers 6443, 8443 and 16443, Prometheus 9090,
+/// kubelets and related components 10248 and above.
 pub(super) const SERVED: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 8011);
 
-/// Parses an address that is local by default: without a host it is this machine's loopback address.
+/// Parses an address that is local by default: without a host it is this machine's loopback
+/// address.
 ///
 /// # Errors
 /// The text is not an address, or the host is unknown; the message shows what is expected.
@@ -20,7 +21,8 @@ pub(super) fn local(text: &str) -> Result<SocketAddr, String> {
     )
 }
 
-/// Parses an address that is public by default: without a host it means every address of this machine.
+/// Parses an address that is public by default: without a host it means every address of this
+/// machine.
 ///
 /// # Errors
 /// The same as [`local`].

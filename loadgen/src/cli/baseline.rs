@@ -21,8 +21,8 @@ use crate::units::{shell_path, shell_word};
 /// Baseline flags.
 #[derive(Args, Debug)]
 pub(super) struct BaselineFlags {
-    /// Compare the result with the baseline of this name; exit code 1 if a metric is worse by more than
-    /// --tolerance (see `loadgen compare --help`)
+    /// Compare the result with the baseline of this name; exit code 1 if a metric is worse by more
+    /// than --tolerance (see `loadgen compare --help`)
     #[arg(long, value_name = "NAME", value_parser = baseline::name, help_heading = "Baselines")]
     baseline: Option<String>,
 
@@ -34,8 +34,8 @@ pub(super) struct BaselineFlags {
     #[arg(long, value_name = "FOLDER", default_value = DIRECTORY, help_heading = "Baselines")]
     baseline_dir: std::path::PathBuf,
 
-    /// How much worse than the baseline a metric may be: 5%, p99=10%, pod_ready_latency=5%, excess=10
-    /// [default: 5%]; repeatable
+    /// How much worse than the baseline a metric may be: 5%, p99=10%, pod_ready_latency=5%,
+    /// excess=10 [default: 5%]; repeatable
     #[arg(
         long = "tolerance",
         value_name = "[NAME=]LIMIT",
@@ -64,8 +64,8 @@ impl BaselineFlags {
         }
     }
 
-    /// Returns the flags that make a repeated run compare in the same way, ready to append to a command;
-    /// empty without `--baseline`.
+    /// Returns the flags that make a repeated run compare in the same way, ready to append to a
+    /// command; empty without `--baseline`.
     pub(super) fn repeated(&self) -> String {
         let Some(name) = &self.baseline else {
             return String::new();
@@ -165,8 +165,8 @@ pub(super) struct Baseline<'a> {
 }
 
 impl Baseline<'_> {
-    /// Compares a run with the baseline and records a regression in its outcome. An interrupted run is not
-    /// compared.
+    /// Compares a run with the baseline and records a regression in its outcome. An interrupted run
+    /// is not compared.
     pub(super) fn compare(&self, result: &mut RunResult) -> Option<Comparison> {
         if result.outcome.exit_code == super::interrupt::EXIT_INTERRUPTED {
             return None;

@@ -32,7 +32,8 @@ pub(super) fn bug(text: &str) -> Result<&'static Bug, String> {
     })
 }
 
-/// Lists the bugs, or plays one with both behaviours. Returns exit code 3 if an invariant did not hold.
+/// Lists the bugs, or plays one with both behaviours. Returns exit code 3 if an invariant did not
+/// hold.
 ///
 /// # Errors
 /// Standard output can't be written.

@@ -53,8 +53,8 @@ EXIT CODES
   0 no regression   1 a regression   2 wrong usage, or results that can't be compared"
 )]
 pub(super) struct CompareFlags {
-    /// The base and the new results: two files from `loadgen run --json`. A file holds one result, an array of
-    /// results, or several results one after the other; `-` is standard input
+    /// The base and the new results: two files from `loadgen run --json`. A file holds one result,
+    /// an array of results, or several results one after the other; `-` is standard input
     #[arg(value_name = "BASE NEW", num_args = 0..=2)]
     files: Vec<PathBuf>,
 
@@ -83,8 +83,8 @@ pub(super) struct CompareFlags {
     #[arg(long)]
     all: bool,
 
-    /// Compare even if scenario, engine, number of pods, input or schema differ, between or within the
-    /// sides
+    /// Compare even if scenario, engine, number of pods, input or schema differ, between or within
+    /// the sides
     #[arg(long)]
     force: bool,
 

@@ -1,5 +1,5 @@
-//! `loadgen run -f FILE --dry-run`: what the files contain, what is not simulated, and what deviates from
-//! the desired state before the run.
+//! `loadgen run -f FILE --dry-run`: what the files contain, what is not simulated, and what
+//! deviates from the desired state before the run.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
@@ -28,8 +28,8 @@ struct Summary {
     too_many: Vec<String>,
     /// Deviations of statuses and rollouts.
     found: Findings,
-    /// Pods whose owner isn't among the objects: a workload, or an object of an untyped kind of which the
-    /// files contain others.
+    /// Pods whose owner isn't among the objects: a workload, or an object of an untyped kind of
+    /// which the files contain others.
     orphaned: u64,
 }
 

@@ -183,8 +183,8 @@ fn scalar(value: &Value) -> String {
     }
 }
 
-/// Reports whether YAML reads the unquoted text as this string: a letter followed by plain characters, or
-/// digits followed by a unit.
+/// Reports whether YAML reads the unquoted text as this string: a letter followed by plain
+/// characters, or digits followed by a unit.
 fn is_plain(text: &str) -> bool {
     let safe = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'.' | b'/' | b'_');
     let ambiguous = ["y", "n", "yes", "no", "on", "off", "true", "false", "null"];
@@ -209,8 +209,8 @@ pub(super) fn json(settings: &[(String, Value)]) -> String {
 /// Settings that together determine the size of the cluster.
 const SIZES: [&str; 4] = ["burst", "pods", "nodes", "pods-per-node"];
 
-/// Returns the command that repeats a run: every setting that the scenario, the engine and the files don't
-/// imply, as numbers and names that parse to the same settings.
+/// Returns the command that repeats a run: every setting that the scenario, the engine and the
+/// files don't imply, as numbers and names that parse to the same settings.
 pub(super) fn command(given: &Settings, files: &[PathBuf]) -> String {
     let mut command = String::from("loadgen run");
     let mut add = |flag: &str, value: &str| {
@@ -249,8 +249,8 @@ pub(super) fn command(given: &Settings, files: &[PathBuf]) -> String {
         match (&**name, value) {
             // Readers look for the seed and the scenario, so they are always shown.
             ("scenario", Value::String(scenario)) if !is_manifests => add(name, scenario),
-            // The default number of threads is the machine's number of cores; files with nodes set the
-            // number of generated nodes to 0.
+            // The default number of threads is the machine's number of cores; files with nodes set
+            // the number of generated nodes to 0.
             ("seed" | "threads", value) => add(name, &value.to_string()),
             ("nodes", value) if !files.is_empty() => add(name, &value.to_string()),
             ("pods" | "nodes", value) if is_sized => add(name, &value.to_string()),

@@ -1,5 +1,5 @@
-//! `loadgen explain`: the pods that a scale-down deletes, the next steps of a rollout or Job, the pods that a
-//! drain evicts, and the reasons.
+//! `loadgen explain`: the pods that a scale-down deletes, the next steps of a rollout or Job, the
+//! pods that a drain evicts, and the reasons.
 
 use std::io;
 use std::path::PathBuf;
@@ -104,8 +104,8 @@ JSON FIELDS OF A DRAIN (-o json)
 EXIT CODES
   0 answered   2 wrong usage or input")]
 pub(super) struct ExplainFlags {
-    /// The cluster: Kubernetes YAML or JSON with any number of documents and Lists, optionally gzipped; `-` is
-    /// standard input
+    /// The cluster: Kubernetes YAML or JSON with any number of documents and Lists, optionally
+    /// gzipped; `-` is standard input
     #[arg(short = 'f', long = "filename", value_name = "FILE", num_args = 1.., required = true)]
     files: Vec<PathBuf>,
 
@@ -117,14 +117,14 @@ pub(super) struct ExplainFlags {
     #[arg(long, value_name = "IMAGE", conflicts_with_all = ["replicas", "prefer", "prefer_pods", "prefer_nodes"])]
     image: Option<String>,
 
-    /// The number of pods after the scale-down [default: its spec.replicas]; for a Job, the new parallelism
-    /// [default: 0]
+    /// The number of pods after the scale-down [default: its spec.replicas]; for a Job, the new
+    /// parallelism [default: 0]
     #[arg(long, visible_alias = "parallelism", value_name = "NUMBER", allow_hyphen_values = true,
           value_parser = clap::value_parser!(i32).range(0..))]
     replicas: Option<i32>,
 
-    /// Prefer to delete pods that match this label selector, by their own labels or by those of their node;
-    /// prints the deletion costs that achieve this
+    /// Prefer to delete pods that match this label selector, by their own labels or by those of
+    /// their node; prints the deletion costs that achieve this
     #[arg(long, value_name = "SELECTOR", value_parser = selector, help_heading = "Preference")]
     prefer: Option<(String, Selector)>,
 
@@ -136,7 +136,8 @@ pub(super) struct ExplainFlags {
     #[arg(long, value_name = "SELECTOR", value_parser = selector, help_heading = "Preference")]
     prefer_nodes: Option<(String, Selector)>,
 
-    /// Feature gates that change behaviour, as for `loadgen run`; PodDeletionCost=false disables rule 4
+    /// Feature gates that change behaviour, as for `loadgen run`; PodDeletionCost=false disables
+    /// rule 4
     #[arg(long, value_name = "NAME=BOOL,...", help_heading = "Controller")]
     feature_gates: Vec<String>,
 

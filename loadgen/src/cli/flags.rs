@@ -55,9 +55,10 @@ pub(super) struct RunFlags {
     #[command(flatten)]
     pub(super) shape: SettingsRequest,
 
-    /// Run N times in sequence, with consecutive seeds from --seed on, and show mean and deviation of the main
-    /// metrics and the answer of the median run. On the virtual engine runs differ only by their seed; on the
-    /// threads engine also by the state of the machine. --json contains every result
+    /// Run N times in sequence, with consecutive seeds from --seed on, and show mean and deviation
+    /// of the main metrics and the answer of the median run. On the virtual engine runs differ only
+    /// by their seed; on the threads engine also by the state of the machine. --json contains every
+    /// result
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1000),
           allow_hyphen_values = true, help_heading = "Output")]
     pub(super) runs: Option<u16>,
@@ -71,8 +72,8 @@ pub(super) struct RunFlags {
     #[arg(long = "threshold", value_name = "TEXT", help_heading = "Output")]
     pub(super) thresholds: Vec<Threshold>,
 
-    /// Write a self-contained web page to this file: charts, distributions, the slowest ReplicaSets and the
-    /// settings
+    /// Write a self-contained web page to this file: charts, distributions, the slowest ReplicaSets
+    /// and the settings
     #[arg(long, value_name = "FILE", help_heading = "Output")]
     pub(super) report: Option<PathBuf>,
 
@@ -88,13 +89,13 @@ pub(super) struct RunFlags {
     #[arg(long, value_name = "FILE", help_heading = "Output")]
     pub(super) perf_dash: Option<PathBuf>,
 
-    /// Serve the run's metrics to Prometheus at http://ADDRESS/metrics during the run: localhost:9090, or
-    /// :9090 for every address of this machine; port 0 selects a free port
+    /// Serve the run's metrics to Prometheus at http://ADDRESS/metrics during the run:
+    /// localhost:9090, or :9090 for every address of this machine; port 0 selects a free port
     #[arg(long, value_name = "ADDRESS", value_parser = address::any, help_heading = "Output")]
     pub(super) metrics_addr: Option<SocketAddr>,
 
-    /// Serve the run's cluster to kubectl and other clients during the run, in real time, until the report
-    /// is printed. :PORT is 127.0.0.1:PORT
+    /// Serve the run's cluster to kubectl and other clients during the run, in real time, until the
+    /// report is printed. :PORT is 127.0.0.1:PORT
     #[arg(long, value_name = "ADDRESS:PORT", value_parser = address::local, help_heading = "Output")]
     pub(super) serve: Option<SocketAddr>,
 
@@ -102,8 +103,8 @@ pub(super) struct RunFlags {
     #[arg(long, requires = "serve", help_heading = "Output")]
     pub(super) keep_serving: bool,
 
-    /// Sample the run and draw its CPU time as a flamegraph (SVG); this flag and the next three need a
-    /// build with `--features profile`
+    /// Sample the run and draw its CPU time as a flamegraph (SVG); this flag and the next three
+    /// need a build with `--features profile`
     #[arg(long, value_name = "FILE", help_heading = "Output")]
     pub(super) flamegraph: Option<PathBuf>,
 
@@ -111,8 +112,8 @@ pub(super) struct RunFlags {
     #[arg(long, value_name = "FILE", help_heading = "Output")]
     pub(super) pprof: Option<PathBuf>,
 
-    /// Sample the run and write its folded stacks, one per line with its number of samples; two such files
-    /// make a differential flamegraph
+    /// Sample the run and write its folded stacks, one per line with its number of samples; two
+    /// such files make a differential flamegraph
     #[arg(long, value_name = "FILE", help_heading = "Output")]
     pub(super) folded: Option<PathBuf>,
 
@@ -128,8 +129,8 @@ pub(super) struct RunFlags {
     #[command(flatten)]
     pub(super) baselines: BaselineFlags,
 
-    /// Show the run full screen: the phase, and charts of pods, rate and queue; q or Ctrl-C stops the run and
-    /// prints the report. Needs a build with `--features tui`
+    /// Show the run full screen: the phase, and charts of pods, rate and queue; q or Ctrl-C stops
+    /// the run and prints the report. Needs a build with `--features tui`
     #[arg(long, help_heading = "Output")]
     pub(super) tui: bool,
 
@@ -142,8 +143,8 @@ pub(super) struct RunFlags {
           default_missing_value = "yaml", help_heading = "Output")]
     pub(super) print_scenario: Option<SettingsFormat>,
 
-    /// Print what the files of -f contain, what is not simulated and what deviates from the desired state,
-    /// and run nothing
+    /// Print what the files of -f contain, what is not simulated and what deviates from the desired
+    /// state, and run nothing
     #[arg(long, requires = "files", help_heading = "Output")]
     pub(super) dry_run: bool,
 }

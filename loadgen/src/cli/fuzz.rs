@@ -109,8 +109,8 @@ pub(super) fn class(text: &str) -> Result<FaultClass, String> {
     })
 }
 
-/// Plays seeds and returns the exit code: 3 if an invariant did not hold, 130 if interrupted before a
-/// failure was found.
+/// Plays seeds and returns the exit code: 3 if an invariant did not hold, 130 if interrupted before
+/// a failure was found.
 ///
 /// # Errors
 /// Standard output or the output file can't be written.
@@ -272,8 +272,8 @@ fn by_conditions([kept, crashed, broken]: [u64; 3]) -> Value {
     json!({"kept": kept, "crashed": crashed, "broken": broken})
 }
 
-/// Minimises the schedule of a failing seed and formats it; with a folder, writes both the full and the
-/// minimised schedule to it.
+/// Minimises the schedule of a failing seed and formats it; with a folder, writes both the full and
+/// the minimised schedule to it.
 fn minimised(
     whole: &dyn AnySchedule,
     failure: &Failure,

@@ -1,6 +1,7 @@
-//! Ctrl-C, SIGTERM and SIGHUP. The first signal asks the run to stop and report; the second ends the
-//! process, even if a writer waits for its reader. Before the run begins, the first signal ends the
-//! process. All SIGHUPs count as one: when a terminal closes, both the shell and the system may send one.
+//! Ctrl-C, SIGTERM and SIGHUP. The first signal asks the run to stop and report; the second ends
+//! the process, even if a writer waits for its reader. Before the run begins, the first signal ends
+//! the process. All SIGHUPs count as one: when a terminal closes, both the shell and the system may
+//! send one.
 
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -63,9 +64,9 @@ impl Interrupter {
     }
 }
 
-/// Starts a thread that watches for interrupts until the process ends. The first interrupt sets `cancel`.
-/// The second one, or the first before [`Interrupter::begin`], removes `temporary` and exits without
-/// running destructors. Returns once the signals are caught.
+/// Starts a thread that watches for interrupts until the process ends. The first interrupt sets
+/// `cancel`. The second one, or the first before [`Interrupter::begin`], removes `temporary` and
+/// exits without running destructors. Returns once the signals are caught.
 pub(super) fn watch(cancel: &Arc<AtomicBool>, temporary: Vec<PathBuf>, quiet: bool) -> Interrupter {
     let (keys, mut pressed) = unbounded_channel();
     let interrupter = Interrupter {
@@ -119,8 +120,8 @@ pub(super) fn watch(cancel: &Arc<AtomicBool>, temporary: Vec<PathBuf>, quiet: bo
                 end();
             });
         });
-    // Without the thread an interrupt ends the process immediately. A thread that has ended has sent its
-    // message or dropped its sender.
+    // Without the thread an interrupt ends the process immediately. A thread that has ended has
+    // sent its message or dropped its sender.
     if thread.is_ok() {
         let _ = is_caught.recv();
     }
@@ -147,8 +148,8 @@ fn briefly(act: impl FnOnce() + Send + 'static) {
 struct Signals {
     interrupt: Signal,
     terminate: Signal,
-    /// `None` if SIGHUP is ignored, as under nohup: the process then outlives the terminal. Also `None`
-    /// after the first SIGHUP.
+    /// `None` if SIGHUP is ignored, as under nohup: the process then outlives the terminal. Also
+    /// `None` after the first SIGHUP.
     hangup: Option<Signal>,
 }
 

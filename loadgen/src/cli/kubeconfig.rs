@@ -1,4 +1,5 @@
-//! The kubeconfig that a server writes: to a given file, or to the user's runtime folder while it serves.
+//! The kubeconfig that a server writes: to a given file, or to the user's runtime folder while it
+//! serves.
 
 use std::fs::File;
 use std::net::SocketAddr;
@@ -16,12 +17,14 @@ use crate::serve::{Login, kubeconfig};
 pub(super) struct Kubeconfig {
     /// `None` if it went to standard output or a pipe.
     path: Option<PathBuf>,
-    /// The locked file of a temporary kubeconfig: the lock shows other servers that its owner is alive.
+    /// The locked file of a temporary kubeconfig: the lock shows other servers that its owner is
+    /// alive.
     held: Option<File>,
 }
 
 impl Kubeconfig {
-    /// Writes the kubeconfig, readable only by its owner; without a file, to the user's runtime folder.
+    /// Writes the kubeconfig, readable only by its owner; without a file, to the user's runtime
+    /// folder.
     ///
     /// # Errors
     /// The file can't be written.
@@ -56,7 +59,8 @@ impl Kubeconfig {
         })
     }
 
-    /// Removes a temporary kubeconfig, before another server can take its port and write to the same path.
+    /// Removes a temporary kubeconfig, before another server can take its port and write to the
+    /// same path.
     pub(super) fn remove_temporary(&mut self) {
         if self.held.take().is_some()
             && let Some(path) = &self.path

@@ -14,8 +14,8 @@ use crate::settings::Settings;
 /// Refuses `--tui` where the view can't be seen.
 ///
 /// # Errors
-/// `--tui` is used with `--quiet`, without a terminal, on a terminal that can't be drawn on, or in a build
-/// without the view.
+/// `--tui` is used with `--quiet`, without a terminal, on a terminal that can't be drawn on, or in
+/// a build without the view.
 pub(super) fn check(flags: &RunFlags) -> Result<()> {
     if !flags.tui || flags.print_scenario.is_some() || flags.dry_run {
         return Ok(());

@@ -1,7 +1,9 @@
-//! The `loadgen` command line: parses flags into settings, reads objects, runs, reports and returns an exit code.
+//! The `loadgen` command line: parses flags into settings, reads objects, runs, reports and returns
+//! an exit code.
 //!
-//! Exit codes: 0 success; 1 not done in time, or a threshold failed; 2 wrong usage, input or output path;
-//! 3 an invariant was broken; 130 interrupted. If standard output is closed, the command ends silently.
+//! Exit codes: 0 success; 1 not done in time, or a threshold failed; 2 wrong usage, input or output
+//! path; 3 an invariant was broken; 130 interrupted. If standard output is closed, the command ends
+//! silently.
 
 mod access;
 mod address;
@@ -76,7 +78,8 @@ fn tell_left_out(lines: &[String]) {
 /// The exit code for wrong usage, input or output path.
 const EXIT_USAGE: u8 = 2;
 
-/// Kubernetes workload controllers under load and faults, in a simulated cluster inside this process.
+/// Kubernetes workload controllers under load and faults, in a simulated cluster inside this
+/// process.
 #[derive(Debug, Parser)]
 #[command(
     name = "loadgen",
@@ -139,7 +142,8 @@ pub fn main() -> ExitCode {
         Ok(cli) => cli,
         Err(error) => {
             let error = proposing(error);
-            // Help and version go to standard output, errors to standard error. Either may be closed.
+            // Help and version go to standard output, errors to standard error. Either may be
+            // closed.
             let _ = error.print();
             return ExitCode::from(if error.use_stderr() { EXIT_USAGE } else { 0 });
         }
@@ -154,8 +158,8 @@ pub fn main() -> ExitCode {
     }
 }
 
-/// Adds the nearest names to an error for which the parser proposes none: it misses short words with two
-/// letters exchanged, such as `rnu` for `run`.
+/// Adds the nearest names to an error for which the parser proposes none: it misses short words
+/// with two letters exchanged, such as `rnu` for `run`.
 fn proposing(mut error: clap::Error) -> clap::Error {
     let string = |error: &clap::Error, kind| match error.get(kind) {
         Some(ContextValue::String(text)) => Some(text.clone()),

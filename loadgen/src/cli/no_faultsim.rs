@@ -1,4 +1,5 @@
-//! `fuzz`, `replay` and `bugs` in a build without the fault simulator: accepted by the parser, then refused.
+//! `fuzz`, `replay` and `bugs` in a build without the fault simulator: accepted by the parser, then
+//! refused.
 
 use std::ffi::OsString;
 use std::path::Path;

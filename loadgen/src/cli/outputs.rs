@@ -1,5 +1,5 @@
-//! The output files of a command: each is known to be writable before the run; no two are the same, and none is an
-//! input.
+//! The output files of a command: each is known to be writable before the run; no two are the same,
+//! and none is an input.
 
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -85,8 +85,9 @@ impl Outputs {
         Some(self.0.remove(at))
     }
 
-    /// Writes the requested files in sequence and continues after one that can't be written, because they are
-    /// the only record of the run. The first value lists the written files with their flags.
+    /// Writes the requested files in sequence and continues after one that can't be written,
+    /// because they are the only record of the run. The first value lists the written files with
+    /// their flags.
     pub(super) fn write(
         &mut self,
         contents: &[(&str, Content<'_>)],

@@ -32,8 +32,8 @@ pub(super) fn open(flags: &RunFlags, inputs: &Inputs, outputs: &mut Outputs) -> 
     Ok(())
 }
 
-/// Runs `work`, sampling it at this rate if there are outputs, and writes the profile afterwards. The first
-/// value is the result of `work`, the second the outcome of the profile.
+/// Runs `work`, sampling it at this rate if there are outputs, and writes the profile afterwards.
+/// The first value is the result of `work`, the second the outcome of the profile.
 ///
 /// # Errors
 /// The sampler can't be started; `work` has not run.

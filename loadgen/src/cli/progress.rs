@@ -24,8 +24,8 @@ struct Lines {
 }
 
 impl Teller {
-    /// Creates a writer for this number of parts, if it is known. The bar uses the template, in which `{msg}` is
-    /// the text of [`Teller::tell`]; plain output begins with the line `first`.
+    /// Creates a writer for this number of parts, if it is known. The bar uses the template, in
+    /// which `{msg}` is the text of [`Teller::tell`]; plain output begins with the line `first`.
     pub(super) fn new(
         quiet: bool,
         template: &str,

@@ -1,5 +1,5 @@
-//! `run --runs`: repeats a run with several seeds and summarizes the results. Runs are sequential, so each has the
-//! machine to itself.
+//! `run --runs`: repeats a run with several seeds and summarizes the results. Runs are sequential,
+//! so each has the machine to itself.
 
 use std::io::{self, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -167,7 +167,8 @@ mod tests {
 
     use super::*;
 
-    /// Flags that also apply to several runs, and the folder of the baselines, whose flags are refused themselves.
+    /// Flags that also apply to several runs, and the folder of the baselines, whose flags are
+    /// refused themselves.
     const OF_SEVERAL: [&str; 6] = [
         "runs",
         "json",

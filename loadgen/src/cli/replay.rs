@@ -27,8 +27,8 @@ pub(super) struct ReplayFlags {
     #[arg(value_name = "SEED", value_parser = seed, required_unless_present_any = ["schedule", "bug"])]
     seed: Option<u64>,
 
-    /// A schedule file instead of a seed; `-` is standard input; a folder plays every *.yaml with both
-    /// behaviours and prints one line each
+    /// A schedule file instead of a seed; `-` is standard input; a folder plays every *.yaml with
+    /// both behaviours and prints one line each
     #[arg(long, value_name = "FILE|FOLDER", conflicts_with = "seed")]
     schedule: Option<PathBuf>,
 
@@ -36,7 +36,8 @@ pub(super) struct ReplayFlags {
     #[arg(long, value_name = "NAME", value_parser = bug, conflicts_with_all = ["seed", "schedule", "fault"])]
     bug: Option<&'static Bug>,
 
-    /// upstream or hardened [default: the behaviour that `loadgen fuzz` uses for the seed; for a bug: upstream]
+    /// upstream or hardened [default: the behaviour that `loadgen fuzz` uses for the seed; for a
+    /// bug: upstream]
     #[arg(long, value_name = "NAME", value_parser = behaviour)]
     behaviour: Option<Wish>,
 

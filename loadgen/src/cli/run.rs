@@ -241,11 +241,12 @@ fn also_with(
         .collect()
 }
 
-/// Starts the server of the run's cluster, if requested, writes its kubeconfig and prints the line that points
-/// clients to it.
+/// Starts the server of the run's cluster, if requested, writes its kubeconfig and prints the line
+/// that points clients to it.
 ///
 /// # Errors
-/// The address is in use or reachable from other machines, or the run is virtual and over too soon to observe.
+/// The address is in use or reachable from other machines, or the run is virtual and over too soon
+/// to observe.
 fn serve(
     flags: &RunFlags,
     settings: &Settings,

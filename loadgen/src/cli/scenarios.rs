@@ -1,5 +1,5 @@
-//! `loadgen scenarios`: lists the built-in scenarios with their questions, prints one to edit, or checks a
-//! scenario file.
+//! `loadgen scenarios`: lists the built-in scenarios with their questions, prints one to edit, or
+//! checks a scenario file.
 
 use std::path::PathBuf;
 

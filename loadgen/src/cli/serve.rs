@@ -61,7 +61,8 @@ pub(super) struct ServeFlags {
     /// Number of simulated nodes
     #[arg(long, value_name = "N", default_value_t = ServeOptions::default().nodes)]
     nodes: u64,
-    /// Zones to spread the simulated nodes over, by label topology.kubernetes.io/zone; 0 for no zones
+    /// Zones to spread the simulated nodes over, by label topology.kubernetes.io/zone; 0 for no
+    /// zones
     #[arg(long, value_name = "N", default_value_t = ServeOptions::default().zones)]
     zones: u64,
     /// The most pods of a node
@@ -83,7 +84,8 @@ pub(super) struct ServeFlags {
         allow_hyphen_values = true
     )]
     node_memory: Bytes,
-    /// Time from bound to ready [default: 500ms, so that clients see pending pods; 0s with --engine virtual]
+    /// Time from bound to ready [default: 500ms, so that clients see pending pods; 0s with --engine
+    /// virtual]
     #[arg(long, value_name = "LATENCY", value_parser = parse_latency)]
     pod_startup_latency: Option<Latency>,
     /// Time from the deletion of a pod until it no longer exists, limited by its grace period
@@ -113,7 +115,8 @@ pub(super) struct ServeFlags {
     /// With --finish-pods or --pod-run-time: the share of these pods that fails, with exit code 1
     #[arg(long, value_name = "PERCENT", default_value = "0%", value_parser = share)]
     pod_failures: Percent,
-    /// With --finish-pods or --pod-run-time: pods whose command or arguments contain this text keep running
+    /// With --finish-pods or --pod-run-time: pods whose command or arguments contain this text keep
+    /// running
     #[arg(long = "endless-command", value_name = "TEXT", requires = "finishing")]
     endless_commands: Vec<String>,
     /// Network for pod addresses: 192.0.2.0/24 [default: a pod has the address of its node]
@@ -138,20 +141,23 @@ pub(super) struct ServeFlags {
     /// Whether the scheduler and the kubelets write Events about pods
     #[arg(long, value_name = "true|false", default_value_t = true, action = ArgAction::Set)]
     pod_events: bool,
-    /// Feature gates of the controllers and the server, by upstream's names; defaults are those of Kubernetes 1.36
+    /// Feature gates of the controllers and the server, by upstream's names; defaults are those of
+    /// Kubernetes 1.36
     #[arg(long, value_name = "NAME=BOOL,...")]
     feature_gates: Vec<String>,
     /// Whether containers may be privileged
     #[arg(long, value_name = "true|false", default_value_t = true, action = ArgAction::Set)]
     allow_privileged: bool,
-    /// Seconds that new pods stay on an unreachable node, unless they have a toleration of their own
+    /// Seconds that new pods stay on an unreachable node, unless they have a toleration of their
+    /// own
     #[arg(long, value_name = "N", default_value_t = 300)]
     default_unreachable_toleration_seconds: u32,
     /// Load these manifests or dumps first; `-` is standard input
     #[arg(short = 'f', long = "filename", value_name = "FILE")]
     files: Vec<PathBuf>,
-    /// Write the kubeconfig here [default: podstorm-PORT.kubeconfig in a private folder, $XDG_RUNTIME_DIR/podstorm
-    /// or podstorm-UID in the folder for temporary files; removed when the server ends]
+    /// Write the kubeconfig here [default: podstorm-PORT.kubeconfig in a private folder,
+    /// $XDG_RUNTIME_DIR/podstorm or podstorm-UID in the folder for temporary files; removed when
+    /// the server ends]
     #[arg(long, value_name = "FILE")]
     kubeconfig: Option<PathBuf>,
     /// Write all objects to this private file at the end and on SIGUSR1; -f reads it
@@ -164,7 +170,8 @@ pub(super) struct ServeFlags {
         default_value_t = ServeOptions::default().log_line
     )]
     log_line: String,
-    /// Whether the API server can reach the kubelets; if not, logs and streams fail as in Kubernetes
+    /// Whether the API server can reach the kubelets; if not, logs and streams fail as in
+    /// Kubernetes
     #[arg(long, value_name = "true|false", default_value_t = true, action = ArgAction::Set)]
     reach_kubelets: bool,
     #[command(flatten)]
@@ -175,15 +182,16 @@ pub(super) struct ServeFlags {
     /// The most concurrent write requests; more get a 429; 0 for no limit
     #[arg(long, value_name = "N", default_value_t = MUTATING_REQUESTS_INFLIGHT)]
     max_mutating_requests_inflight: u64,
-    /// Memory of the process above which lists, watches and most writes get a 503 [default: 90% of the memory of
-    /// the machine or control group, or a quarter of `ulimit -v`]
+    /// Memory of the process above which lists, watches and most writes get a 503 [default: 90% of
+    /// the memory of the machine or control group, or a quarter of `ulimit -v`]
     #[arg(long, value_name = "SIZE", value_parser = parse_bytes)]
     memory_limit: Option<u64>,
-    /// Log every request to standard error: method, path, status, duration, client, user. Lines are dropped
-    /// if the reader is too slow; requests never wait for it
+    /// Log every request to standard error: method, path, status, duration, client, user. Lines are
+    /// dropped if the reader is too slow; requests never wait for it
     #[arg(long)]
     log_requests: bool,
-    /// `threads`: time passes; `virtual`: time stands still until POST /podstorm/clock/advance moves it
+    /// `threads`: time passes; `virtual`: time stands still until POST /podstorm/clock/advance
+    /// moves it
     #[arg(long, value_enum, value_name = "ENGINE", default_value = "threads")]
     engine: EngineName,
     /// Speed of the cluster's time relative to real time, above 0, at most 1000
@@ -199,7 +207,8 @@ pub(super) struct ServeFlags {
         allow_hyphen_values = true
     )]
     controllers: Vec<String>,
-    /// Admission plugins to disable: ServiceAccount, Priority, DefaultTolerationSeconds, RuntimeClass
+    /// Admission plugins to disable: ServiceAccount, Priority, DefaultTolerationSeconds,
+    /// RuntimeClass
     #[arg(long, value_name = "NAME", value_delimiter = ',', value_parser = plugin)]
     disable_admission_plugins: Vec<Plugin>,
     /// Admission plugins to enable; all are enabled by default
@@ -384,7 +393,8 @@ fn placed(error: Error, places: &Places) -> Error {
     placed.map_or(error, Error::new)
 }
 
-/// Returns standard error without the lock of other writers: a writer that waits for its reader blocks none of them.
+/// Returns standard error without the lock of other writers: a writer that waits for its reader
+/// blocks none of them.
 fn error_stream() -> Result<File> {
     let copied = io::stderr().as_fd().try_clone_to_owned();
     Ok(copied.context("can't write to standard error")?.into())

@@ -1,5 +1,5 @@
-//! `loadgen completions` and `loadgen man`: shell completions and man pages, generated from the definition of the
-//! command line.
+//! `loadgen completions` and `loadgen man`: shell completions and man pages, generated from the
+//! definition of the command line.
 
 use std::any::TypeId;
 use std::fs;
@@ -48,8 +48,8 @@ pub(super) fn completions(flags: &CompletionsFlags) -> Result<u8> {
     Ok(0)
 }
 
-/// Adds the possible values of each argument to the command, so that shells offer names for names and files
-/// only for paths.
+/// Adds the possible values of each argument to the command, so that shells offer names for names
+/// and files only for paths.
 fn completed(command: Command) -> Command {
     let command = command.mut_args(|argument| {
         if !argument.get_action().takes_values() || !argument.get_possible_values().is_empty() {
@@ -102,8 +102,8 @@ Examples:
   loadgen man | man -l -
   loadgen man --out-dir /usr/local/share/man/man1")]
 pub(super) struct ManFlags {
-    /// Write a page for every command to this existing directory; by default the page of loadgen itself is
-    /// printed
+    /// Write a page for every command to this existing directory; by default the page of loadgen
+    /// itself is printed
     #[arg(long, value_name = "DIR")]
     out_dir: Option<PathBuf>,
 }

@@ -1,4 +1,5 @@
-//! `--snapshot`: writes the objects of a served cluster on a separate thread, so that no request waits.
+//! `--snapshot`: writes the objects of a served cluster on a separate thread, so that no request
+//! waits.
 
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};

@@ -10,8 +10,8 @@ use super::load::{self, Loaded};
 /// The default directory.
 pub const DIRECTORY: &str = ".loadgen/baselines";
 
-/// Parses the name of a baseline, which is a valid file name on every system: letters, digits, `-` and `_`, and `.`
-/// after the first character.
+/// Parses the name of a baseline, which is a valid file name on every system: letters, digits, `-`
+/// and `_`, and `.` after the first character.
 ///
 /// # Errors
 /// The text is not such a name.

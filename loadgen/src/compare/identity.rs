@@ -1,5 +1,5 @@
-//! Determines whether two results are comparable, and how they differ: metrics of different scenarios can't be
-//! compared; a different setting may be the reason for the comparison.
+//! Determines whether two results are comparable, and how they differ: metrics of different
+//! scenarios can't be compared; a different setting may be the reason for the comparison.
 
 use std::collections::BTreeMap;
 
@@ -194,8 +194,8 @@ pub fn differences(base: &MetricValues, new: &MetricValues) -> Vec<Difference> {
     all
 }
 
-/// Returns the first problem within one side: results that are not comparable, or a schema that this program does not
-/// know.
+/// Returns the first problem within one side: results that are not comparable, or a schema that
+/// this program does not know.
 pub fn problem_within(side: &str, results: &[Loaded]) -> Option<String> {
     let unknown = results.iter().find(|loaded| {
         let version = loaded.metrics.json().get("schema_version");

@@ -1,5 +1,5 @@
-//! Reads files of results: one result of `run --json`, the results of `run --runs --json`, a JSON array of results, or
-//! several in sequence (JSON lines).
+//! Reads files of results: one result of `run --json`, the results of `run --runs --json`, a JSON
+//! array of results, or several in sequence (JSON lines).
 
 use std::fs;
 use std::io::{self, Read};

@@ -1,8 +1,9 @@
-//! Compares two results, or two sets of results with several seeds: every metric, the differences, and regressions
-//! beyond the tolerance.
+//! Compares two results, or two sets of results with several seeds: every metric, the differences,
+//! and regressions beyond the tolerance.
 //!
-//! [`load`] reads result files, [`identity`] determines whether two results are comparable, [`compare`] gives a verdict
-//! on every metric under [`Tolerances`], [`render`] formats the comparison, [`page`] renders it as a page.
+//! [`load`] reads result files, [`identity`] determines whether two results are comparable,
+//! [`compare`] gives a verdict on every metric under [`Tolerances`], [`render`] formats the
+//! comparison, [`page`] renders it as a page.
 
 pub mod baseline;
 pub mod identity;

@@ -1,5 +1,5 @@
-//! A comparison as a self-contained page in the style of a run's page: regressions, improvements and changes, and on
-//! demand the metrics that are equal.
+//! A comparison as a self-contained page in the style of a run's page: regressions, improvements
+//! and changes, and on demand the metrics that are equal.
 
 use minijinja::context;
 use minijinja::value::Serde;
@@ -51,7 +51,8 @@ pub fn page(comparison: &Comparison, sides: &Sides) -> String {
     page::render(include_str!("page.html"), values)
 }
 
-/// Returns the row of a metric: its cells, the start and width of the bar of its ratio in percent, and its style.
+/// Returns the row of a metric: its cells, the start and width of the bar of its ratio in percent,
+/// and its style.
 fn line(comparison: &Comparison, row: &Row) -> Value {
     let (from, width) = bar(row.ratio);
     let class = match row.verdict {
@@ -62,8 +63,8 @@ fn line(comparison: &Comparison, row: &Row) -> Value {
     json!({"cells": cells(comparison, row), "from": from, "width": width, "class": class})
 }
 
-/// Returns the bar of a ratio from the middle of its cell, in percent: to the right if the new value is greater, to
-/// the left if it is smaller, on a logarithmic scale.
+/// Returns the bar of a ratio from the middle of its cell, in percent: to the right if the new
+/// value is greater, to the left if it is smaller, on a logarithmic scale.
 fn bar(ratio: Option<f64>) -> (f64, f64) {
     let Some(ratio) = ratio.filter(|ratio| ratio.is_finite() && *ratio >= 0.0) else {
         return (50.0, 0.0);

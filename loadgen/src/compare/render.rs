@@ -1,4 +1,5 @@
-//! Formats of a comparison: a table for the terminal, Markdown for a pull request, JSON for programs.
+//! Formats of a comparison: a table for the terminal, Markdown for a pull request, JSON for
+//! programs.
 
 use std::fmt::Write;
 

@@ -1,9 +1,9 @@
 //! Tests whether two sets of values differ by more than chance: the two-sided Mann-Whitney U test.
 //!
-//! The values of both sides are ranked together; equal values get their mean rank. Up to 60 values the p-value
-//! is exact: the share of all divisions of the ranks between the sides whose rank sum is at least as far from its
-//! expectation as the observed one. Above that, it is the normal approximation with corrections for ties and
-//! continuity.
+//! The values of both sides are ranked together; equal values get their mean rank. Up to 60 values
+//! the p-value is exact: the share of all divisions of the ranks between the sides whose rank sum
+//! is at least as far from its expectation as the observed one. Above that, it is the normal
+//! approximation with corrections for ties and continuity.
 
 /// The most values for which every division of the ranks is counted.
 const EXACT_MAX: usize = 60;
@@ -40,7 +40,8 @@ pub fn smallest_p_value(base: usize, new: usize) -> f64 {
     (2.0 / ways).min(1.0)
 }
 
-/// Returns twice the rank of each value, base first, and the sum of t³ - t over the groups of t equal values.
+/// Returns twice the rank of each value, base first, and the sum of t³ - t over the groups of t
+/// equal values.
 fn doubled_ranks(base: &[f64], new: &[f64]) -> (Vec<usize>, f64) {
     let values: Vec<f64> = base.iter().chain(new).copied().collect();
     let mut order: Vec<usize> = (0..values.len()).collect();
@@ -96,13 +97,14 @@ fn normal(base: usize, new: usize, ties: f64, distance: usize) -> f64 {
     if variance <= 0.0 {
         return 1.0;
     }
-    // `distance` is four times the distance of the rank sum; half a rank is the continuity correction.
+    // `distance` is four times the distance of the rank sum; half a rank is the continuity
+    // correction.
     let z = ((distance as f64 / 4.0 - 0.5).max(0.0)) / variance.sqrt();
     (2.0 * upper_tail(z)).min(1.0)
 }
 
-/// Returns the share of a normal distribution above a non-negative `z`, with an error below 1e-7 (Abramowitz and Stegun
-/// 26.2.17).
+/// Returns the share of a normal distribution above a non-negative `z`, with an error below 1e-7
+/// (Abramowitz and Stegun 26.2.17).
 fn upper_tail(z: f64) -> f64 {
     let t = 1.0 / (1.0 + 0.231_641_9 * z);
     let terms = [

@@ -1,4 +1,5 @@
-//! Tolerances, how much worse a metric may be: `5%`, `p99=10%`, `pod_ready_latency=5%`, `excess=10`.
+//! Tolerances, how much worse a metric may be: `5%`, `p99=10%`, `pod_ready_latency=5%`,
+//! `excess=10`.
 
 use std::fmt;
 use std::str::FromStr;
@@ -136,7 +137,8 @@ pub struct Tolerances {
 }
 
 impl Tolerances {
-    /// Combines tolerances; the narrowest one that covers a metric applies, and of equally narrow ones the last.
+    /// Combines tolerances; the narrowest one that covers a metric applies, and of equally narrow
+    /// ones the last.
     pub fn new(given: Vec<Tolerance>) -> Tolerances {
         Tolerances { given }
     }
@@ -148,7 +150,8 @@ impl Tolerances {
             .map_or(DEFAULT, |one| one.limit)
     }
 
-    /// Reports whether `new` is worse than `base` by more than the tolerance. A share of zero is zero.
+    /// Reports whether `new` is worse than `base` by more than the tolerance. A share of zero is
+    /// zero.
     pub fn exceeded(&self, metric: &MetricName, base: f64, new: f64) -> bool {
         let worse_by = match metric.better() {
             Better::Less => new - base,

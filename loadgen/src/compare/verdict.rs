@@ -1,5 +1,5 @@
-//! The verdict on every metric of two sides: medians, their ratio, whether the difference can be chance, and whether it
-//! exceeds the tolerance.
+//! The verdict on every metric of two sides: medians, their ratio, whether the difference can be
+//! chance, and whether it exceeds the tolerance.
 
 use serde::{Serialize, Serializer};
 

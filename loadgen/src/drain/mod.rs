@@ -1,5 +1,6 @@
-//! Explains what draining a node does: which pods go immediately, which ones their budgets protect, and which ones stay.
-//! On a copy of the cluster the disruption controller counts the budgets of the files, and the server evicts each pod.
+//! Explains what draining a node does: which pods go immediately, which ones their budgets protect,
+//! and which ones stay. On a copy of the cluster the disruption controller counts the budgets of
+//! the files, and the server evicts each pod.
 
 mod table;
 #[cfg(test)]
@@ -140,8 +141,8 @@ fn check_node(wanted: &str, objects: &[InputObject]) -> Result<String> {
     bail!("the input has no Node {wanted:?}; the nearest: {near}")
 }
 
-/// Returns a cluster with these objects in which only the disruption controller runs and has counted the budgets; and
-/// the objects that the server refused, in words.
+/// Returns a cluster with these objects in which only the disruption controller runs and has
+/// counted the budgets; and the objects that the server refused, in words.
 fn copied(mut objects: Vec<InputObject>, now: Now) -> (Harness, Vec<String>) {
     let mut options = SimOptions::new(EngineKind::Virtual, 1);
     // Pods do not change while the budgets are counted.

@@ -15,8 +15,8 @@ use podstorm_objects::{DecodeError, FieldPath, ObjectMeta, Pod, PodSpec, Uid};
 use super::Kinds;
 use crate::input::{InputObject, TypedOwner};
 
-/// Pod specs that are valid on every node, both as they came and with defaults. A dump has few distinct specs
-/// but many pods and templates.
+/// Pod specs that are valid on every node, both as they came and with defaults. A dump has few
+/// distinct specs but many pods and templates.
 #[derive(Debug)]
 pub(super) struct CheckedSpecs {
     of_pods: Specs,
@@ -134,7 +134,8 @@ pub(super) fn default_and_check(
     }
 }
 
-/// Checks metadata that the server sets on creation, and so does not check then; a dump contains it.
+/// Checks metadata that the server sets on creation, and so does not check then; a dump contains
+/// it.
 fn check_metadata(object: &InputObject) -> Result<(), DecodeError> {
     let meta = object.metadata();
     if meta.name.is_empty() && meta.generate_name.is_none() {

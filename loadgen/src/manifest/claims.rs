@@ -1,7 +1,9 @@
-//! PersistentVolumeClaims, PersistentVolumes and StorageClasses in the files of a run: what binding them needs.
+//! PersistentVolumeClaims, PersistentVolumes and StorageClasses in the files of a run: what binding
+//! them needs.
 //!
-//! A run has the controllers of claims and volumes if its files contain a claim or a source of claims. One simulated
-//! provisioner replaces all real ones. A claim that can never be bound is refused before the run.
+//! A run has the controllers of claims and volumes if its files contain a claim or a source of
+//! claims. One simulated provisioner replaces all real ones. A claim that can never be bound is
+//! refused before the run.
 
 use std::collections::BTreeSet;
 
@@ -36,7 +38,8 @@ pub(super) fn prepare(
             _ => None,
         })
     };
-    // Claims in the files, and claims that controllers create, each with the number of the object that defines it.
+    // Claims in the files, and claims that controllers create, each with the number of the object
+    // that defines it.
     let made = objects.iter().enumerate().flat_map(|(number, object)| {
         let templates = workloads::claim_templates(object.as_object());
         templates

@@ -1,4 +1,5 @@
-//! Collects the objects of all files: refuses duplicates, shares equal parts, counts the objects left out.
+//! Collects the objects of all files: refuses duplicates, shares equal parts, counts the objects
+//! left out.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -36,8 +37,8 @@ pub struct Places {
 }
 
 impl Places {
-    /// Returns an error about an object with its place; `object` is its kind and name. `None` if there is no object
-    /// with this number.
+    /// Returns an error about an object with its place; `object` is its kind and name. `None` if
+    /// there is no object with this number.
     pub fn error(&self, number: usize, object: &str, problem: String) -> Option<ManifestError> {
         let origin = self.origins.get(number)?;
         let file = self.files.get(origin.file as usize)?;
@@ -217,7 +218,8 @@ impl Collector {
         }
     }
 
-    /// Returns fields that Kubernetes doesn't know, each reported once with the first object that has it.
+    /// Returns fields that Kubernetes doesn't know, each reported once with the first object that
+    /// has it.
     pub(super) fn warnings(&self) -> Vec<String> {
         let mut found = unknown::find(&self.objects);
         for (field, (number, count)) in &self.dropped {
@@ -244,8 +246,8 @@ impl Collector {
         told.collect()
     }
 
-    /// Ends the files: takes objects whose kinds the files define, in whatever order they appear, and leaves out the
-    /// others.
+    /// Ends the files: takes objects whose kinds the files define, in whatever order they appear,
+    /// and leaves out the others.
     pub(super) fn end(&mut self) -> Result<(), Box<ManifestError>> {
         let dynamic = self.objects.iter().filter_map(|object| match object {
             InputObject::Dynamic(object) => Some(&**object),
@@ -335,7 +337,8 @@ impl Collector {
         self.document += 1;
     }
 
-    /// Ends a document whose items were taken; `kindless` are the items that get their kind from the list.
+    /// Ends a document whose items were taken; `kindless` are the items that get their kind from
+    /// the list.
     pub(super) fn end_document(
         &mut self,
         document: Document,
@@ -371,9 +374,9 @@ impl Collector {
         }
     }
 
-    /// Takes decoded items of a list in order, starting at this index, and returns the items without a kind.
-    /// `in_file` converts a position within an item to one in the file. An error comes with the number of its
-    /// item.
+    /// Takes decoded items of a list in order, starting at this index, and returns the items
+    /// without a kind. `in_file` converts a position within an item to one in the file. An error
+    /// comes with the number of its item.
     pub(super) fn take_items(
         &mut self,
         first_index: usize,

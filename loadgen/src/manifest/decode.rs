@@ -1,5 +1,5 @@
-//! Decodes one JSON value to one checked object: finds its kind, defaults its namespace, decodes and validates
-//! it. Decoding depends on no other object, so many objects are decoded in parallel.
+//! Decodes one JSON value to one checked object: finds its kind, defaults its namespace, decodes
+//! and validates it. Decoding depends on no other object, so many objects are decoded in parallel.
 
 use podstorm_apiserver::kind_named;
 use podstorm_http::documents;
@@ -18,7 +18,8 @@ use crate::workloads;
 /// The outcome of decoding an item of a list or a document.
 #[derive(Debug)]
 pub(super) enum Decoded {
-    /// An object of a kind that the cluster serves, and the unknown fields that were removed from it.
+    /// An object of a kind that the cluster serves, and the unknown fields that were removed from
+    /// it.
     Object(InputObject, Vec<Field>),
     /// An object that is left out.
     LeftOut(LeftOut),
@@ -33,7 +34,8 @@ pub(super) enum Decoded {
 /// An object that is left out.
 #[derive(Clone, Debug)]
 pub(super) struct LeftOut {
-    /// The kind as counts name it: `Route`, or `Node.metal.example` if the cluster serves another kind of that name.
+    /// The kind as counts name it: `Route`, or `Node.metal.example` if the cluster serves another
+    /// kind of that name.
     pub(super) kind: String,
     /// Version and kind, such as `route.openshift.io/v1 Route`.
     pub(super) type_text: String,
@@ -119,8 +121,8 @@ pub(super) fn object(
     }
 }
 
-/// Decodes an object of this kind, possibly from another version than the stored one, and returns the fields that
-/// were removed from it.
+/// Decodes an object of this kind, possibly from another version than the stored one, and returns
+/// the fields that were removed from it.
 pub(super) fn of_kind(
     kind: Kind,
     value: JsonValue<'_>,
@@ -158,8 +160,8 @@ fn read(kind: Kind, value: JsonValue<'_>) -> Result<InputObject, DecodeError> {
     Ok(object)
 }
 
-/// Decodes items on all cores, or on the caller's thread if there is only one. Returns the results in
-/// order.
+/// Decodes items on all cores, or on the caller's thread if there is only one. Returns the results
+/// in order.
 pub(super) fn all<T: Sync>(
     items: &[T],
     decode: impl Fn(&T) -> Decoded + Sync + Send,
@@ -188,8 +190,8 @@ fn name_of(value: JsonValue<'_>) -> String {
     }
 }
 
-/// Removes ephemeral containers, which existing pods may have but new pods may not; they belong to debugging
-/// sessions, and the simulation ignores them.
+/// Removes ephemeral containers, which existing pods may have but new pods may not; they belong to
+/// debugging sessions, and the simulation ignores them.
 fn drop_ephemeral_containers(object: &mut InputObject, value: JsonValue<'_>) {
     const LIST: &str = "ephemeralContainers";
     let spec = value.get("spec");
@@ -206,8 +208,8 @@ fn drop_ephemeral_containers(object: &mut InputObject, value: JsonValue<'_>) {
     }
 }
 
-/// The kind or version of an object, or of its list: a list that names the kind of its items has the kind first
-/// and the version last.
+/// The kind or version of an object, or of its list: a list that names the kind of its items has
+/// the kind first and the version last.
 #[derive(Clone, Copy)]
 struct TypeText<'a> {
     value: JsonValue<'a>,
@@ -283,8 +285,8 @@ const TYPED: [(Kind, ReadTyped); 3] = [
     (Kind::POD, |value| decode(value).map(InputObject::Pod)),
 ];
 
-/// Kinds that a run takes although they are not workloads: operators whose own kinds are unknown let the first two own
-/// pods, and the others affect scheduling.
+/// Kinds that a run takes although they are not workloads: operators whose own kinds are unknown
+/// let the first two own pods, and the others affect scheduling.
 const OTHERS: [&str; 6] = [
     "ConfigMap",
     "ControllerRevision",
@@ -339,7 +341,8 @@ fn classify(text: TypeText<'_>, kinds: Kinds) -> Result<Classified, DecodeError>
     }
 }
 
-/// Reports whether a revision belongs to a workload that a run leaves out; it would be garbage-collected.
+/// Reports whether a revision belongs to a workload that a run leaves out; it would be
+/// garbage-collected.
 fn is_foreign_revision(kind: Kind, value: JsonValue<'_>) -> bool {
     let owners = value
         .get("metadata")
@@ -361,8 +364,8 @@ fn decode<R: Resource>(value: JsonValue<'_>) -> Result<Box<R>, DecodeError> {
     R::read(value).map(Box::new)
 }
 
-/// Sets the namespace of a namespaced object without one to `default`, and removes the namespace of other objects,
-/// as a server does.
+/// Sets the namespace of a namespaced object without one to `default`, and removes the namespace of
+/// other objects, as a server does.
 fn place(kind: Kind, metadata: &mut ObjectMeta) {
     if !kind.is_namespaced() {
         metadata.namespace = Str::default();

@@ -34,8 +34,8 @@ fn is_list_name(kind: &str) -> bool {
     kind.ends_with("List")
 }
 
-/// Returns the members and the items if the document is a list; an object with items but without a kind counts as a
-/// list.
+/// Returns the members and the items if the document is a list; an object with items but without a
+/// kind counts as a list.
 pub(super) fn list_of<'t>(document: JsonValue<'t>) -> Option<(Map<String, Value>, JsonValue<'t>)> {
     let items = document.get("items")?;
     let others = document.pairs().filter(|(name, _)| *name != "items");

@@ -1,5 +1,6 @@
-//! JSON: one document after another. The items of a list are cut out of the stream, decoded a few megabytes at a
-//! time on all cores, and stored in order; the other members of a document are read one by one.
+//! JSON: one document after another. The items of a list are cut out of the stream, decoded a few
+//! megabytes at a time on all cores, and stored in order; the other members of a document are read
+//! one by one.
 
 use std::io::Read;
 use std::ops::Range;
@@ -67,8 +68,8 @@ impl<R: Read> Stream<R> {
             if members.contains_key(&key) || (is_list && key == "items") {
                 return Err(Trouble::Wrong(at, given_twice(&key)));
             }
-            // `kubectl -o json` sorts members: `items` comes before `kind`. Only lists have `items` at the top
-            // level, so a document without a kind so far is taken for a list.
+            // `kubectl -o json` sorts members: `items` comes before `kind`. Only lists have `items`
+            // at the top level, so a document without a kind so far is taken for a list.
             if key == "items" && members.get("kind").is_none_or(is_list_kind) {
                 is_list = true;
                 self.list(&members, collector)?;
@@ -86,8 +87,8 @@ impl<R: Read> Stream<R> {
         })
     }
 
-    /// Skips the comma before another member or item, or the bracket that closes them; returns whether there is
-    /// another one.
+    /// Skips the comma before another member or item, or the bracket that closes them; returns
+    /// whether there is another one.
     fn goes_on(&mut self, closing: u8, is_first: bool) -> Result<bool, Trouble> {
         match (is_first, self.text.require()?) {
             (true, byte) if byte != closing => Ok(true),

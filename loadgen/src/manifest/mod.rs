@@ -1,9 +1,9 @@
-//! Reads objects from files (`-f`): hand-written Kubernetes YAML and JSON, `List`s, several documents, several
-//! files, standard input, and the output of `kubectl get ... -o json`.
+//! Reads objects from files (`-f`): hand-written Kubernetes YAML and JSON, `List`s, several
+//! documents, several files, standard input, and the output of `kubectl get ... -o json`.
 //!
-//! Files are read as streams and unpacked if they are gzip data. Of a list only a few megabytes of text are held
-//! and decoded on all cores at a time. An error is reported once, with file, document and field. Objects that
-//! are left out are counted by kind, with the place of the first one.
+//! Files are read as streams and unpacked if they are gzip data. Of a list only a few megabytes of
+//! text are held and decoded on all cores at a time. An error is reported once, with file, document
+//! and field. Objects that are left out are counted by kind, with the place of the first one.
 
 mod check;
 mod claims;
@@ -48,8 +48,8 @@ pub struct Loaded {
     pub size: InputSize,
     /// Likely mistakes: fields that Kubernetes doesn't know.
     pub warnings: Vec<String>,
-    /// The objects left out: one line for each kind and version with the place of the first object; one line for all
-    /// kinds beyond the first 50.
+    /// The objects left out: one line for each kind and version with the place of the first object;
+    /// one line for all kinds beyond the first 50.
     pub left_out: Vec<String>,
     /// The place of each object, by its number.
     pub places: Places,
@@ -67,16 +67,16 @@ const BUFFER_BYTES: usize = 1 << 18;
 /// Reads every file; `-` is `stdin`.
 ///
 /// # Errors
-/// Returns the first error: a file that can't be read or has no content, invalid YAML or JSON, a field of
-/// the wrong type, an object that the API server would refuse, two objects with the same name or UID, or
-/// files that contain only kinds that are not simulated.
+/// Returns the first error: a file that can't be read or has no content, invalid YAML or JSON, a
+/// field of the wrong type, an object that the API server would refuse, two objects with the same
+/// name or UID, or files that contain only kinds that are not simulated.
 pub fn load(files: &[PathBuf], stdin: impl Read) -> Result<Loaded, Box<ManifestError>> {
     load_kinds(files, stdin, Kinds::Simulated)
 }
 
-/// Like [`load`], for a server: reads objects of every kind and version that it serves, converts them to the stored
-/// version, and includes objects that definitions in the files describe. Objects without a UID are checked as
-/// creates, and unknown fields are removed from them.
+/// Like [`load`], for a server: reads objects of every kind and version that it serves, converts
+/// them to the stored version, and includes objects that definitions in the files describe. Objects
+/// without a UID are checked as creates, and unknown fields are removed from them.
 ///
 /// # Errors
 /// The same as [`load`], or the files contain nothing that the server serves.
@@ -168,7 +168,8 @@ fn load_kinds(
     })
 }
 
-/// Suggests what to dump if the files contain only workloads whose controllers are not simulated, and no pods.
+/// Suggests what to dump if the files contain only workloads whose controllers are not simulated,
+/// and no pods.
 fn what_to_dump(counts: &InputCounts) -> Option<String> {
     const MAKERS: [(&str, &str); 3] = [("DaemonSet", "pods"), ("Job", "pods"), ("CronJob", "Jobs")];
     let is_there = |(kind, _): &&(&str, &str)| counts.ignored.contains_key(*kind);

@@ -1,5 +1,5 @@
-//! The fast YAML path gives the same result as the library, for the pod of a dump with values of every kind,
-//! usual and odd; and JSON and YAML give the same pod.
+//! The fast YAML path gives the same result as the library, for the pod of a dump with values of
+//! every kind, usual and odd; and JSON and YAML give the same pod.
 
 use podstorm_objects::Pod;
 use podstorm_objects::json::Tape;
@@ -16,8 +16,8 @@ use crate::input::InputObject;
 const POD_JSON: &str = include_str!("../../../core/fixtures/dump/pod.json");
 const POD_YAML: &str = include_str!("../../../core/fixtures/dump/pod.yaml");
 
-/// The values of the texts: placeholder, usual values, and values that only a YAML library handles or that are
-/// invalid. In the texts `$` and a word is replaced by a value.
+/// The values of the texts: placeholder, usual values, and values that only a YAML library handles
+/// or that are invalid. In the texts `$` and a word is replaced by a value.
 const VALUES: [(&str, [&str; 3], [&str; 5]); 13] = [
     (
         "$NAME",
@@ -142,7 +142,8 @@ fn document(values: &[&str]) -> String {
     text(POD_YAML, values).replacen('-', " ", 1)
 }
 
-/// Reports whether the fast path accepts a text, and checks that it then gives the same result as the library.
+/// Reports whether the fast path accepts a text, and checks that it then gives the same result as
+/// the library.
 fn is_quick(text: &str) -> bool {
     let Some(tape) = Tape::from_block_yaml(text) else {
         return false;

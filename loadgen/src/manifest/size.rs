@@ -15,7 +15,8 @@ pub(super) fn of_input(objects: &[InputObject]) -> InputSize {
     let mut namespaces = BTreeSet::new();
     let mut owner_namespaces = BTreeSet::new();
     let mut schedulable = BTreeSet::new();
-    // By kind, namespace and name: the pods that a workload with children requests, and those its children request.
+    // By kind, namespace and name: the pods that a workload with children requests, and those its
+    // children request.
     let mut made: BTreeMap<(&str, &str, &str), Made<'_>> = BTreeMap::new();
     let mut specs = Specs::default();
     for object in objects {
@@ -151,8 +152,8 @@ impl Specs {
 }
 
 impl InputSize {
-    /// Returns how many of the unscheduled pods request which cores and memory, without the pods that request neither.
-    /// O(specs).
+    /// Returns how many of the unscheduled pods request which cores and memory, without the pods
+    /// that request neither. O(specs).
     pub(crate) fn requests(&self) -> BTreeMap<Requests, u64> {
         let (mut waiting, mut placed) = (BTreeMap::new(), BTreeMap::new());
         let counted = |mut requests: Requests| {
@@ -195,8 +196,8 @@ pub(crate) fn pods_as_they_came(objects: &[InputObject]) -> InputPods {
     counts
 }
 
-/// Reports whether a pod counts in addition to the pods that owners request. An orphan may be adopted if its
-/// namespace has owners, so it does not count then.
+/// Reports whether a pod counts in addition to the pods that owners request. An orphan may be
+/// adopted if its namespace has owners, so it does not count then.
 fn is_counted_by_itself(pod: &Pod, owner_namespaces: &BTreeSet<&str>) -> bool {
     match pod.metadata.controller() {
         Some(_) => workloads::controller(&pod.metadata)

@@ -1,5 +1,5 @@
-//! A stream of JSON text, cut into values without parsing them: brackets and strings determine where a value ends, so
-//! that values can be parsed separately and in parallel.
+//! A stream of JSON text, cut into values without parsing them: brackets and strings determine
+//! where a value ends, so that values can be parsed separately and in parallel.
 //!
 //! Consumed text stays in a window of memory until it is released.
 
@@ -11,8 +11,8 @@ use super::error::ManifestError;
 /// Bytes to request at a time.
 const READ_BYTES: usize = 1 << 18;
 
-/// The most text to hold: some items, and one whose end is not found yet. API servers accept objects up
-/// to 3 MiB.
+/// The most text to hold: some items, and one whose end is not found yet. API servers accept
+/// objects up to 3 MiB.
 const HELD_BYTES_MAX: usize = 24 << 20;
 
 /// The error about a NUL byte.

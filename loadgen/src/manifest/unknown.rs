@@ -1,6 +1,6 @@
-//! Fields that Kubernetes doesn't know: usually typing errors, which would otherwise go unnoticed. Only parts whose
-//! fields in Kubernetes 1.36 are listed here are checked: not statuses, and in a pod's spec nothing below its
-//! containers.
+//! Fields that Kubernetes doesn't know: usually typing errors, which would otherwise go unnoticed.
+//! Only parts whose fields in Kubernetes 1.36 are listed here are checked: not statuses, and in a
+//! pod's spec nothing below its containers.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -53,7 +53,8 @@ pub(super) struct Field {
     pub(super) meant: Option<&'static str>,
 }
 
-/// Unknown fields, with the number of the first object that has each, and the number of such objects.
+/// Unknown fields, with the number of the first object that has each, and the number of such
+/// objects.
 pub(super) type Found = BTreeMap<(&'static str, Field), (usize, u64)>;
 
 /// Finds unknown fields. O(objects), plus the fields of each spec once if pods share it.
@@ -76,8 +77,8 @@ pub(super) fn add(found: &mut Found, number: usize, object: &InputObject, mut fi
     }
 }
 
-/// Returns the unknown fields of an object from which a server has removed the fields at `dropped`, with similar names
-/// as far as this module lists them.
+/// Returns the unknown fields of an object from which a server has removed the fields at `dropped`,
+/// with similar names as far as this module lists them.
 pub(super) fn with_dropped(object: &InputObject, dropped: &[String]) -> Vec<Field> {
     let mut fields = fields_of(object, &mut Specs::new());
     for path in dropped {

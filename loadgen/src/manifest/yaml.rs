@@ -1,6 +1,6 @@
-//! YAML: a stream is cut into documents as it is read, so that only one document is in memory, errors have its number,
-//! and lines count from the start of the file. Large lists are not held even as one document: their items are cut
-//! out (`yaml_list`).
+//! YAML: a stream is cut into documents as it is read, so that only one document is in memory,
+//! errors have its number, and lines count from the start of the file. Large lists are not held
+//! even as one document: their items are cut out (`yaml_list`).
 
 use std::io::{self, BufRead, Read};
 
@@ -143,7 +143,8 @@ pub(super) fn chunk_text<'a>(
     })
 }
 
-/// Converts the position of an error to one in the file. At the end of the file, adds that it may have been cut off.
+/// Converts the position of an error to one in the file. At the end of the file, adds that it may
+/// have been cut off.
 pub(super) fn placed(
     error: Mistake,
     chunk: &Chunk,
@@ -339,7 +340,8 @@ pub(super) fn read_document(text: &str) -> Result<Value, Mistake> {
     }
 }
 
-/// Reads a text with a single value. A member may occur twice only if a merge key (`<<`) provides one of them.
+/// Reads a text with a single value. A member may occur twice only if a merge key (`<<`) provides
+/// one of them.
 pub(super) fn read_value(text: &str) -> Result<Value, Mistake> {
     let read = documents::yaml(text).map_err(|found| {
         let problem = match found.cause {

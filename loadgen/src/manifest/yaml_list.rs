@@ -1,8 +1,8 @@
-//! YAML lists that are too large to hold: their items are cut out at their dashes, and read and decoded on all cores, a
-//! few megabytes at a time.
+//! YAML lists that are too large to hold: their items are cut out at their dashes, and read and
+//! decoded on all cores, a few megabytes at a time.
 //!
-//! In block style every line of an item is indented deeper than its dash, so the lines determine where
-//! an item ends. An anchor in one item can't be used in another.
+//! In block style every line of an item is indented deeper than its dash, so the lines determine
+//! where an item ends. An anchor in one item can't be used in another.
 
 use std::io::BufRead;
 use std::ops::Range;
@@ -148,8 +148,8 @@ impl Items {
         members_of(&before, false, collector)
     }
 
-    /// Returns the items of a chunk that starts with one. Excludes the last item of an incomplete chunk,
-    /// which may continue.
+    /// Returns the items of a chunk that starts with one. Excludes the last item of an incomplete
+    /// chunk, which may continue.
     fn cut(&self, chunk: &Chunk) -> (Vec<Item>, End) {
         let mut items: Vec<Item> = Vec::new();
         let mut at = 0;
@@ -187,8 +187,8 @@ impl Items {
     }
 }
 
-/// The last item of a text that ends within its list, as in a truncated dump: dumps have their kind after
-/// the items.
+/// The last item of a text that ends within its list, as in a truncated dump: dumps have their kind
+/// after the items.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct OpenEnd {
     /// Its number in the text.

@@ -1,9 +1,10 @@
-//! The catalogue of metrics: every metric of a result with its name in the JSON, other common names, its unit, and
-//! whether less or more is better.
+//! The catalogue of metrics: every metric of a result with its name in the JSON, other common
+//! names, its unit, and whether less or more is better.
 //!
-//! The description, type and unit of a metric come from the result itself (`result/mod.rs`), through the published
-//! schema, which a test keeps equal to it: the description is the first sentence of the member's doc comment, the unit
-//! is the suffix of the member's name. `TABLE` adds only what the result does not contain.
+//! The description, type and unit of a metric come from the result itself (`result/mod.rs`),
+//! through the published schema, which a test keeps equal to it: the description is the first
+//! sentence of the member's doc comment, the unit is the suffix of the member's name. `TABLE` adds
+//! only what the result does not contain.
 
 use std::sync::LazyLock;
 
@@ -78,7 +79,8 @@ impl Statistic {
         ["count", "mean", "p50", "p90", "p99", "p999", "max"][self as usize]
     }
 
-    /// Returns the statistic with this name, in the spelling of this program or of k6: `p99`, `p(99)`, `avg`.
+    /// Returns the statistic with this name, in the spelling of this program or of k6: `p99`,
+    /// `p(99)`, `avg`.
     pub fn by_name(text: &str) -> Option<Statistic> {
         let lower = text.trim().to_ascii_lowercase();
         let name = match lower.replace(['(', ')', ' '], "").as_str() {
@@ -125,8 +127,8 @@ pub struct Metric {
 }
 
 impl Metric {
-    /// Returns the better direction of one entry of a map: fewer failures are better, other entries are only parts of the
-    /// sum. For any other metric returns [`Metric::better`].
+    /// Returns the better direction of one entry of a map: fewer failures are better, other entries
+    /// are only parts of the sum. For any other metric returns [`Metric::better`].
     pub fn better_of(&self, key: Option<&str>) -> Better {
         let Some(key) = key.filter(|_| self.shape == Shape::Map) else {
             return self.better;
@@ -279,7 +281,8 @@ fn described(row: &'static str, schema: &Json) -> Metric {
 /// Returns the schema of the member with this path below a node.
 fn member_of<'a>(path: &str, node: &'a Json, schema: &'a Json) -> &'a Json {
     path.split('.').fold(node, |node, member| {
-        // A type with a name is defined elsewhere in the schema, an optional one among alternatives.
+        // A type with a name is defined elsewhere in the schema, an optional one among
+        // alternatives.
         let node = node.get("anyOf").map_or(node, |one_of| &one_of[0]);
         let own = node["$ref"]
             .as_str()

@@ -1,5 +1,6 @@
-//! The name of a metric: the metric, its entry or phase if it has several, and the statistic of a distribution:
-//! `pod_ready_latency p99`, `api_calls{create pods *}`, `phase{scale to 100 %}.seconds`.
+//! The name of a metric: the metric, its entry or phase if it has several, and the statistic of a
+//! distribution: `pod_ready_latency p99`, `api_calls{create pods *}`,
+//! `phase{scale to 100 %}.seconds`.
 
 use std::fmt;
 
@@ -67,8 +68,8 @@ impl MetricName {
             .filter(|_| self.metric.shape == Shape::Phase)
     }
 
-    /// Parses a whole name: `pod_ready_latency.p99`, `pod_ready_latency p99`, `pods.created`. Distributions need a
-    /// statistic.
+    /// Parses a whole name: `pod_ready_latency.p99`, `pod_ready_latency p99`, `pods.created`.
+    /// Distributions need a statistic.
     ///
     /// # Errors
     /// The same as [`MetricName::metric`] and [`MetricName::with`].

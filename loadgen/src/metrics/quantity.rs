@@ -20,8 +20,8 @@ const BYTE_UNITS: [(&str, f64); 9] = [
 ];
 
 impl Unit {
-    /// Parses a bound in this unit: `200ms`, `1.5k`, `500MB`, `1000/s`. The result is in seconds, counts, bytes or counts per
-    /// second.
+    /// Parses a bound in this unit: `200ms`, `1.5k`, `500MB`, `1000/s`. The result is in seconds,
+    /// counts, bytes or counts per second.
     ///
     /// # Errors
     /// The number is missing or negative, or the unit is missing or of another kind.

@@ -1,4 +1,5 @@
-//! A bound on a metric: `pod_ready_latency p99 < 5s`, in the spelling of this program or of k6 (`p(99)<5s`).
+//! A bound on a metric: `pod_ready_latency p99 < 5s`, in the spelling of this program or of k6
+//! (`p(99)<5s`).
 
 use std::fmt;
 use std::str::FromStr;
@@ -12,8 +13,8 @@ use super::catalogue::Unit;
 use super::name::MetricName;
 use super::values::MetricValues;
 
-/// Comparisons as written and as shown. The longest come first, so that `<=` is not parsed as `<`; `===` and `!==`
-/// are from k6.
+/// Comparisons as written and as shown. The longest come first, so that `<=` is not parsed as `<`;
+/// `===` and `!==` are from k6.
 const COMPARISONS: [(&str, &str); 8] = [
     ("===", "=="),
     ("!==", "!="),
@@ -82,11 +83,12 @@ impl ThresholdOutcome {
 }
 
 impl Threshold {
-    /// Parses a threshold: the metric's name (`pod_ready_latency`, `api_calls{create pods 201}`) and a condition (`p99 < 5s`,
-    /// `p(99)<5s`, `== 0`, `value >= 1k`).
+    /// Parses a threshold: the metric's name (`pod_ready_latency`, `api_calls{create pods 201}`)
+    /// and a condition (`p99 < 5s`, `p(99)<5s`, `== 0`, `value >= 1k`).
     ///
     /// # Errors
-    /// The metric or statistic is unknown, the comparison is missing, or the bound has a missing or wrong unit.
+    /// The metric or statistic is unknown, the comparison is missing, or the bound has a missing or
+    /// wrong unit.
     pub fn parse(metric: &str, expression: &str) -> Result<Threshold> {
         let metric = MetricName::metric(metric)?;
         let name = metric.written().to_owned();
@@ -146,8 +148,8 @@ impl Threshold {
         &self.metric
     }
 
-    /// Reports whether the bound is an upper one: `<` or `<=`. Once a count or maximum exceeds it during a run, it stays
-    /// exceeded.
+    /// Reports whether the bound is an upper one: `<` or `<=`. Once a count or maximum exceeds it
+    /// during a run, it stays exceeded.
     pub fn is_upper_bound(&self) -> bool {
         self.comparison.starts_with('<')
     }

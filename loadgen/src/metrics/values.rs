@@ -60,8 +60,8 @@ impl MetricValues {
         &self.json
     }
 
-    /// Finds the value of a metric. Missing entries of a map are zero: entries that never occurred are not
-    /// listed.
+    /// Finds the value of a metric. Missing entries of a map are zero: entries that never occurred
+    /// are not listed.
     pub fn find(&self, name: &MetricName) -> Found {
         let metric = name.metric;
         match metric.shape {
@@ -163,8 +163,8 @@ impl MetricValues {
         told_apart(names).into_iter().zip(phases).collect()
     }
 
-    /// Returns the names of every metric of the result, in the order of the catalogue: each statistic, each map's sum and
-    /// entries, each phase.
+    /// Returns the names of every metric of the result, in the order of the catalogue: each
+    /// statistic, each map's sum and entries, each phase.
     pub fn names(&self) -> impl Iterator<Item = MetricName> {
         let names = METRICS.iter().flat_map(move |metric| self.names_of(metric));
         names.filter(move |name| self.find(name).value.is_some())

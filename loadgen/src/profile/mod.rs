@@ -1,13 +1,14 @@
-//! Profiles the CPU time of a process: samples stacks with a timer for the whole process, and writes them as a
-//! flamegraph, as folded stacks or for `go tool pprof`.
+//! Profiles the CPU time of a process: samples stacks with a timer for the whole process, and
+//! writes them as a flamegraph, as folded stacks or for `go tool pprof`.
 //!
-//! Stacks are unwound with the unwind tables, which every build has; frame pointers are not needed. The signal handler
-//! of the timer allocates nothing and takes no lock that it could wait for, except for the tables, which are read on
-//! first use. [`Sampler::start`] therefore takes one sample immediately, at a point where no operation is incomplete.
+//! Stacks are unwound with the unwind tables, which every build has; frame pointers are not needed.
+//! The signal handler of the timer allocates nothing and takes no lock that it could wait for,
+//! except for the tables, which are read on first use. [`Sampler::start`] therefore takes one
+//! sample immediately, at a point where no operation is incomplete.
 //!
-//! Samples are added up by *function as compiled*, so inlined code counts for the function into which it was
-//! inlined. (Only one place per distinct stack is kept, so naming the inlined call would attribute all others to it
-//! too.)
+//! Samples are added up by *function as compiled*, so inlined code counts for the function into
+//! which it was inlined. (Only one place per distinct stack is kept, so naming the inlined call
+//! would attribute all others to it too.)
 
 mod symbols;
 
@@ -22,12 +23,12 @@ use pprof::{Frames, ProfilerGuard, ProfilerGuardBuilder, Report, Symbol, Unresol
 use crate::units::counted;
 use symbols::Names;
 
-/// Default number of samples per second of CPU time; more gains nothing on virtual machines. Not a round number, so that
-/// it does not align with periodic work.
+/// Default number of samples per second of CPU time; more gains nothing on virtual machines. Not a
+/// round number, so that it does not align with periodic work.
 pub const HERTZ: u16 = 199;
 
-/// Frames narrower than this percentage of all samples are left out of a flamegraph: at a width of 1,200 points they
-/// would be a third of a point.
+/// Frames narrower than this percentage of all samples are left out of a flamegraph: at a width of
+/// 1,200 points they would be a third of a point.
 const FRAME_WIDTH_MIN_PERCENT: f64 = 0.03;
 
 /// A thousand cores sampled a thousand times a second do not reach this within a century.
@@ -78,7 +79,8 @@ impl Sampler {
             .frequency(i32::from(hertz))
             .build()
             .map_err(|error| problem(&error))?;
-        // The first sample reads the unwind tables, which allocates: it must not interrupt an allocation.
+        // The first sample reads the unwind tables, which allocates: it must not interrupt an
+        // allocation.
         raise(Signal::SIGPROF).map_err(|error| problem(&error))?;
         Ok(Sampler { guard, hertz })
     }
@@ -158,8 +160,8 @@ impl Profile {
         self.samples
     }
 
-    /// Returns the stacks of all threads together, outermost call first, each with its samples: lines of `a;b;c 12`,
-    /// sorted.
+    /// Returns the stacks of all threads together, outermost call first, each with its samples:
+    /// lines of `a;b;c 12`, sorted.
     pub fn folded(&self) -> Vec<String> {
         let mut stacks: BTreeMap<String, u64> = BTreeMap::new();
         for (stack, samples) in &self.report.data {
@@ -218,8 +220,8 @@ pub fn draw(title: &str, subtitle: &str, folded: &[String], out: impl Write) -> 
     flamegraph::from_lines(&mut options, folded.iter().map(String::as_str), out)
 }
 
-/// Draws the increase (red) and decrease (blue) from one profile to another, both folded: the widths are those of `after`;
-/// the counts of `before` are scaled to the same total.
+/// Draws the increase (red) and decrease (blue) from one profile to another, both folded: the
+/// widths are those of `after`; the counts of `before` are scaled to the same total.
 ///
 /// # Errors
 /// There are no stacks, or the writer fails.
@@ -278,8 +280,8 @@ pub fn parse_folded(text: &str) -> Result<Vec<(String, u64)>, FoldedError> {
     Ok(stacks)
 }
 
-/// Returns a function's name without the compiler's hash suffix, and without characters that have a meaning in folded
-/// stacks.
+/// Returns a function's name without the compiler's hash suffix, and without characters that have a
+/// meaning in folded stacks.
 fn plain_name(name: &str) -> String {
     let name = match name.rsplit_once("::h") {
         Some((name, hash)) if hash.len() == 16 && hash.bytes().all(|b| b.is_ascii_hexdigit()) => {
@@ -342,8 +344,9 @@ mod tests {
         assert!(draw_difference("t", "", "", &mut Vec::new()).is_err());
     }
 
-    /// A single test, because there is one sampler per process. It also samples the threads of other tests, so a short window
-    /// may contain none of this thread; the test then tries the next one.
+    /// A single test, because there is one sampler per process. It also samples the threads of
+    /// other tests, so a short window may contain none of this thread; the test then tries the next
+    /// one.
     #[test]
     fn work_is_found_where_it_was_done() {
         let mut sampled = Vec::new();

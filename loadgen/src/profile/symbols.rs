@@ -1,7 +1,8 @@
-//! Resolves sampled addresses to functions: those of this program through its symbol table, others (the C library's) as
-//! `pprof` does.
+//! Resolves sampled addresses to functions: those of this program through its symbol table, others
+//! (the C library's) as `pprof` does.
 //!
-//! A release build has no debug information. Line tables, if present, contain functions without their modules.
+//! A release build has no debug information. Line tables, if present, contain functions without
+//! their modules.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -25,8 +26,9 @@ impl Names {
         }
     }
 
-    /// Returns the functions of a stack, innermost first, without those that have no name. `addresses` are as sampled;
-    /// `resolve` finds the symbol at an index of `addresses`, if its name is not known.
+    /// Returns the functions of a stack, innermost first, without those that have no name.
+    /// `addresses` are as sampled; `resolve` finds the symbol at an index of `addresses`, if its
+    /// name is not known.
     pub(super) fn of(
         &mut self,
         addresses: impl Iterator<Item = usize>,
@@ -82,7 +84,8 @@ impl Functions {
                 Some((start, start.saturating_add(size), name))
             })
             .collect();
-        // Sorted by name too, so that the choice among several names of a function is deterministic.
+        // Sorted by name too, so that the choice among several names of a function is
+        // deterministic.
         functions.sort_unstable();
         let mut bias = None;
         TargetSharedLibrary::each(|library| {

@@ -1,5 +1,5 @@
-//! The bottleneck of a run: of places on nodes, the client limit, API calls and workers, the one with the longest total
-//! wait, with its numbers.
+//! The bottleneck of a run: of places on nodes, the client limit, API calls and workers, the one
+//! with the longest total wait, with its numbers.
 
 use crate::result::{RunResult, Waits};
 use crate::units::{counted, number_for_people, seconds_for_people};
@@ -21,8 +21,8 @@ pub(super) fn note(result: &RunResult) -> Option<String> {
         of_syncs(waits.sync_limited_seconds),
         of_syncs(waits.sync_waiting_seconds),
     );
-    // Keys also queue while workers wait: for the client limit, which more workers would share, or for answers.
-    // If workers compute, the core sets the pace.
+    // Keys also queue while workers wait: for the client limit, which more workers would share, or
+    // for answers. If workers compute, the core sets the pace.
     let behind_limit = waits.worker_seconds * limited;
     let behind_answers = waits.worker_seconds * (waiting - limited).max(0.0);
     let all: [(f64, Sentence); 4] = [

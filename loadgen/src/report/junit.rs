@@ -7,9 +7,9 @@ use quick_junit::{NonSuccessKind, Report, TestCase, TestCaseStatus, TestSuite};
 
 use crate::result::RunResult;
 
-/// Writes the report: one suite with a test case for each phase (with the engine's time), one for the invariants, one
-/// for each threshold, and one for the outcome if it failed for another reason. The text of a failure is the
-/// reason of the run.
+/// Writes the report: one suite with a test case for each phase (with the engine's time), one for
+/// the invariants, one for each threshold, and one for the outcome if it failed for another reason.
+/// The text of a failure is the reason of the run.
 ///
 /// # Errors
 /// The writer fails.

@@ -1,5 +1,5 @@
-//! The output of a run: progress while it runs, one screen afterwards, and the requested files. Writing never
-//! panics: if a reader closes its end, the output stops silently.
+//! The output of a run: progress while it runs, one screen afterwards, and the requested files.
+//! Writing never panics: if a reader closes its end, the output stops silently.
 
 mod brake;
 pub mod colour;

@@ -9,9 +9,9 @@ use nix::unistd::{AccessFlags, access, geteuid};
 
 use super::placed::Placed;
 
-/// The destination of output that is written after the run. It is opened before the run, so that an unwritable
-/// output is reported early instead of after an hour; the file appears under its name only in
-/// [`Output::write`].
+/// The destination of output that is written after the run. It is opened before the run, so that an
+/// unwritable output is reported early instead of after an hour; the file appears under its name
+/// only in [`Output::write`].
 #[derive(Debug)]
 pub struct Output {
     /// The flag that names it.
@@ -22,8 +22,8 @@ pub struct Output {
 #[derive(Debug)]
 enum Target {
     Stdout,
-    /// A device or pipe, opened when it is written: it can't be replaced by a file, and a pipe may have no reader
-    /// yet.
+    /// A device or pipe, opened when it is written: it can't be replaced by a file, and a pipe may
+    /// have no reader yet.
     Direct {
         path: PathBuf,
         is_private: bool,
@@ -49,7 +49,8 @@ impl Inputs {
         self.0.push((flag, path.to_owned()));
     }
 
-    /// Returns the flag of the input that this path also names, including through symbolic and hard links.
+    /// Returns the flag of the input that this path also names, including through symbolic and hard
+    /// links.
     fn flag_of(&self, path: &Path) -> Option<&'static str> {
         let this = identity(path)?;
         let same = |(_, input): &&(_, PathBuf)| identity(input).as_ref() == Some(&this);
@@ -105,9 +106,9 @@ fn parent_of(path: &Path) -> &Path {
 }
 
 impl Output {
-    /// Opens the output that `flag` names; `-` is standard output. Until [`Output::write`] the only visible effect is a
-    /// temporary file in the same directory, removed on drop. A link of this user is followed to the file to replace;
-    /// a link of another user is itself replaced.
+    /// Opens the output that `flag` names; `-` is standard output. Until [`Output::write`] the only
+    /// visible effect is a temporary file in the same directory, removed on drop. A link of this
+    /// user is followed to the file to replace; a link of another user is itself replaced.
     ///
     /// # Errors
     /// The path is an input or a directory, or can't be written.
@@ -115,8 +116,8 @@ impl Output {
         Output::open_for(flag, path, inputs, false)
     }
 
-    /// Like [`Output::open`], for a file with secrets: it is readable only by its owner from its creation on, and a link
-    /// in its place is replaced.
+    /// Like [`Output::open`], for a file with secrets: it is readable only by its owner from its
+    /// creation on, and a link in its place is replaced.
     ///
     /// # Errors
     /// The same as [`Output::open`]; or the path is a pipe of another user.
@@ -202,8 +203,8 @@ impl Output {
         }
     }
 
-    /// Returns the final path with links resolved; `None` for standard output and devices, which several outputs may
-    /// share.
+    /// Returns the final path with links resolved; `None` for standard output and devices, which
+    /// several outputs may share.
     pub fn path(&self) -> Option<&Path> {
         match &self.target {
             Target::Temporary { path, .. } => Some(path),
@@ -214,8 +215,8 @@ impl Output {
     /// Writes the content that `write` produces and moves the file into place.
     ///
     /// # Errors
-    /// The output can't be written; an existing file of that name is unchanged. A pipe closed by its reader is
-    /// not an error.
+    /// The output can't be written; an existing file of that name is unchanged. A pipe closed by
+    /// its reader is not an error.
     pub fn write(
         self,
         write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
@@ -223,7 +224,8 @@ impl Output {
         self.write_held(write).map(drop)
     }
 
-    /// Like [`Output::write`], but the file stays locked, and so belongs to a live process, until the result is dropped.
+    /// Like [`Output::write`], but the file stays locked, and so belongs to a live process, until
+    /// the result is dropped.
     ///
     /// # Errors
     /// The same as [`Output::write`].
@@ -273,7 +275,8 @@ fn is_direct(path: &Path, found: &Metadata) -> bool {
     !found.is_file() || is_descriptor(path)
 }
 
-/// Refuses a path that is no longer a device or pipe, and pipes from which another user would read secrets.
+/// Refuses a path that is no longer a device or pipe, and pipes from which another user would read
+/// secrets.
 fn check_direct(
     flag: &'static str,
     path: &Path,

@@ -1,9 +1,10 @@
-//! Shared parts of the pages of a run, a comparison, a sweep and a served cluster: style, template rendering, axis steps,
-//! SVG coordinates.
+//! Shared parts of the pages of a run, a comparison, a sweep and a served cluster: style, template
+//! rendering, axis steps, SVG coordinates.
 
 use minijinja::{Environment, Value};
 
-/// Returns the style of all pages except that of a sweep: light and dark colours, tiles, charts, tables.
+/// Returns the style of all pages except that of a sweep: light and dark colours, tiles, charts,
+/// tables.
 pub(crate) fn style() -> Value {
     Value::from_safe_string(include_str!("html/style.css").to_owned())
 }
@@ -17,7 +18,8 @@ pub(crate) fn render(template: &str, values: Value) -> String {
     page.expect("the template is valid and has all its values")
 }
 
-/// Returns the distance of about `count` round ticks for an axis up to `end`: 1, 2 or 5 times a power of ten.
+/// Returns the distance of about `count` round ticks for an axis up to `end`: 1, 2 or 5 times a
+/// power of ten.
 pub(crate) fn round_step(end: f64, count: f64) -> f64 {
     if end.is_nan() || end <= 0.0 {
         return 1.0;

@@ -7,8 +7,9 @@ use serde_json::{Value, json};
 use crate::result::{Quantiles, RunResult};
 use crate::text::json;
 
-/// Writes the file: percentiles of convergence, pod startup, queue and work durations in milliseconds, each labelled
-/// `Metric`; all have labels for the run's scenario, engine and similar facts.
+/// Writes the file: percentiles of convergence, pod startup, queue and work durations in
+/// milliseconds, each labelled `Metric`; all have labels for the run's scenario, engine and similar
+/// facts.
 ///
 /// # Errors
 /// The writer fails.

@@ -1,7 +1,9 @@
-//! Files that appear complete: each is written under a unique name in the same folder, then renamed.
+//! Files that appear complete: each is written under a unique name in the same folder, then
+//! renamed.
 //!
-//! The file is newly created, so writing never follows an existing file or link. It stays locked while it is written:
-//! an unlocked file belongs to a process that was killed, and is removed at the next start.
+//! The file is newly created, so writing never follows an existing file or link. It stays locked
+//! while it is written: an unlocked file belongs to a process that was killed, and is removed at
+//! the next start.
 
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::io;
@@ -23,7 +25,8 @@ const TRIES: usize = 16;
 pub(super) struct Placed(NamedTempFile);
 
 impl Placed {
-    /// Creates the file in the folder of its place, readable only by its owner or as the umask allows.
+    /// Creates the file in the folder of its place, readable only by its owner or as the umask
+    /// allows.
     ///
     /// # Errors
     /// The folder can't be written.
@@ -58,7 +61,8 @@ impl Placed {
         self.0.path()
     }
 
-    /// Moves the file to its place, replacing a link there. The file stays locked until it is dropped.
+    /// Moves the file to its place, replacing a link there. The file stays locked until it is
+    /// dropped.
     ///
     /// # Errors
     /// The place is a directory or can't be replaced.
@@ -67,8 +71,8 @@ impl Placed {
     }
 }
 
-/// Removes temporary files that killed processes of this user have left in a folder, and files whose names match.
-/// Files that can't be removed stay. O(files in the folder).
+/// Removes temporary files that killed processes of this user have left in a folder, and files
+/// whose names match. Files that can't be removed stay. O(files in the folder).
 pub(crate) fn remove_abandoned(folder: &Path, is_named: impl Fn(&str) -> bool) {
     for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
         let name = entry.file_name();

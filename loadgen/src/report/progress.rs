@@ -1,4 +1,5 @@
-//! Progress on standard error: a bar on a terminal, occasional plain lines elsewhere, and full screen with `--tui`.
+//! Progress on standard error: a bar on a terminal, occasional plain lines elsewhere, and full
+//! screen with `--tui`.
 
 use std::io::{self, IsTerminal, Write};
 use std::sync::Mutex;
@@ -71,9 +72,9 @@ struct Counts {
 }
 
 impl Counts {
-    /// Describes the progress of the phase in this many columns: how many of its pods are done or, without a target, how
-    /// many were created and deleted in it; then how many exist if `is_wanted`, and the waiting keys. Zeros and parts that
-    /// do not fit are left out.
+    /// Describes the progress of the phase in this many columns: how many of its pods are done or,
+    /// without a target, how many were created and deleted in it; then how many exist if
+    /// `is_wanted`, and the waiting keys. Zeros and parts that do not fit are left out.
     fn told(&mut self, progress: &Progress<'_>, is_wanted: bool, columns: usize) -> String {
         if self.phase != Some(progress.phase_index) {
             *self = Counts {
@@ -186,7 +187,8 @@ impl Observer for ProgressView {
     }
 }
 
-/// Locks a mutex even if it is poisoned: a panic elsewhere must not cause a second one in the display.
+/// Locks a mutex even if it is poisoned: a panic elsewhere must not cause a second one in the
+/// display.
 fn locked<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex
         .lock()

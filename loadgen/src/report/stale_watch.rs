@@ -1,5 +1,5 @@
-//! Explains a run of the scenario `stale-watch` from its result: what was done, what followed, and what to try
-//! next.
+//! Explains a run of the scenario `stale-watch` from its result: what was done, what followed, and
+//! what to try next.
 
 use podstorm::policy::Behaviour;
 

@@ -6,8 +6,8 @@ use serde::Serialize;
 /// The build of the program. The same in every result of one binary.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
 pub struct Build {
-    /// The commit, if the source was a git checkout or the environment variable `PODSTORM_COMMIT` was set for the
-    /// build.
+    /// The commit, if the source was a git checkout or the environment variable `PODSTORM_COMMIT`
+    /// was set for the build.
     pub commit: Option<String>,
     /// Whether the source differed from this commit; absent if unknown.
     pub dirty: Option<bool>,
@@ -38,7 +38,8 @@ impl Build {
         }
     }
 
-    /// Formats the version with the commit, in one word: `0.1.0+1a2b3c4d5e6f`, `0.1.0+1a2b3c4d5e6f-dirty`.
+    /// Formats the version with the commit, in one word: `0.1.0+1a2b3c4d5e6f`,
+    /// `0.1.0+1a2b3c4d5e6f-dirty`.
     pub fn version(&self, version: &str) -> String {
         let Some(commit) = &self.commit else {
             return version.to_owned();

@@ -52,7 +52,8 @@ pub struct RunResult {
     pub alternatives: Vec<Alternative>,
     /// Pods over the whole run.
     pub pods: PodCounts,
-    /// Pods that a controller created above the largest desired count since the version it had read.
+    /// Pods that a controller created above the largest desired count since the version it had
+    /// read.
     pub excess_pods_created: u64,
     /// Wasted work.
     pub wasted_work: WastedWork,
@@ -66,26 +67,28 @@ pub struct RunResult {
     pub writes: BTreeMap<String, u64>,
     /// Syncs by outcome: syncs{ok}.
     pub syncs: BTreeMap<String, u64>,
-    /// Time from a change of a ReplicaSet's spec, or a loss of its pods, until it converged, seconds. This and the next five
-    /// distributions include only what began in a measured phase, not in one with `set_up`. `phases` has them for each
-    /// phase.
+    /// Time from a change of a ReplicaSet's spec, or a loss of its pods, until it converged,
+    /// seconds. This and the next five distributions include only what began in a measured phase,
+    /// not in one with `set_up`. `phases` has them for each phase.
     pub convergence_seconds: Quantiles,
     /// Time from the creation of a pod until it was ready, seconds.
     pub pod_ready_seconds: Quantiles,
-    /// Time from a change of a Deployment's spec until its rollout was complete, as `kubectl rollout status` sees it,
-    /// seconds.
+    /// Time from a change of a Deployment's spec until its rollout was complete, as
+    /// `kubectl rollout status` sees it, seconds.
     pub rollout_seconds: Quantiles,
-    /// Time from the creation of a workload that finishes, such as a Job, until it finished, seconds.
+    /// Time from the creation of a workload that finishes, such as a Job, until it finished,
+    /// seconds.
     pub finish_seconds: Quantiles,
-    /// Time from adding a key to the work queue to taking it, seconds. The metric `workqueue_queue_duration_seconds` has the
-    /// same values in buckets.
+    /// Time from adding a key to the work queue to taking it, seconds. The metric
+    /// `workqueue_queue_duration_seconds` has the same values in buckets.
     pub queue_duration_seconds: Quantiles,
-    /// Time from taking a key to the end of its sync, seconds. `workqueue_work_duration_seconds` has the same values.
+    /// Time from taking a key to the end of its sync, seconds. `workqueue_work_duration_seconds`
+    /// has the same values.
     pub work_duration_seconds: Quantiles,
     /// Histograms of four of these distributions.
     pub histograms: Histograms,
-    /// The 20 slowest convergences, the slowest first; those that had not converged at the end count with the time until
-    /// then.
+    /// The 20 slowest convergences, the slowest first; those that had not converged at the end
+    /// count with the time until then.
     #[serde(rename = "slowest_replicasets")]
     pub slowest_workloads: Vec<SlowWorkload>,
     /// Kubernetes Events by `type reason`: events{Warning FailedCreate}. They are counted as recorded, before
@@ -119,12 +122,12 @@ pub struct RunResult {
 pub struct Alternative {
     /// A description of the settings: `100 QPS`.
     pub with: String,
-    /// Engine time of the measured phases, without those that only set up the cluster, seconds; absent if the end condition
-    /// was not met.
+    /// Engine time of the measured phases, without those that only set up the cluster, seconds;
+    /// absent if the end condition was not met.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub seconds: Option<f64>,
-    /// The most pods that were missing or not ready at the same time, of those desired when one of these phases
-    /// began.
+    /// The most pods that were missing or not ready at the same time, of those desired when one of
+    /// these phases began.
     pub pods_down_peak: u64,
 }
 
@@ -156,7 +159,8 @@ impl Alternative {
 /// How a run ended.
 #[derive(Clone, Debug, Default, Serialize, JsonSchema)]
 pub struct Outcome {
-    /// Whether every ReplicaSet had its pods and an exact status at the end; 1 or 0 where a number is needed.
+    /// Whether every ReplicaSet had its pods and an exact status at the end; 1 or 0 where a number
+    /// is needed.
     pub converged: bool,
     /// The process exit code.
     pub exit_code: u8,
@@ -233,8 +237,8 @@ pub struct Finished {
 }
 
 impl Finished {
-    /// Formats `10 complete, 1 failed; 1,023 pods created, 1,000 succeeded, 21 failed, 23 wasted`; `None` if there are no
-    /// such workloads.
+    /// Formats `10 complete, 1 failed; 1,023 pods created, 1,000 succeeded, 21 failed, 23
+    /// wasted`; `None` if there are no such workloads.
     pub(crate) fn in_words(&self) -> Option<String> {
         let (open, pods) = (
             count_for_people(self.open),
@@ -257,8 +261,8 @@ impl Finished {
     }
 }
 
-/// What was waited for, over the whole run. Seconds are sums over everything that waited: divided by
-/// `elapsed_seconds` they give the average number that waited.
+/// What was waited for, over the whole run. Seconds are sums over everything that waited: divided
+/// by `elapsed_seconds` they give the average number that waited.
 #[derive(Clone, Debug, Default, Serialize, JsonSchema)]
 pub struct Waits {
     /// Pods that found no place on a node when they were to be bound.
@@ -267,7 +271,8 @@ pub struct Waits {
     pub place_seconds: f64,
     /// The most pods that waited for a place on a node at the same time.
     pub place_pods_peak: u64,
-    /// The total capacity, in pods, of the schedulable nodes when the most pods waited; 0 if none waited.
+    /// The total capacity, in pods, of the schedulable nodes when the most pods waited; 0 if none
+    /// waited.
     pub places: u64,
     /// API calls of syncs that could wait, because there was a client limit or a latency.
     pub calls: u64,
@@ -283,7 +288,8 @@ pub struct Waits {
     pub sync_seconds: f64,
     /// Part of `sync_seconds` in which a call of the sync waited for the client limit, seconds.
     pub sync_limited_seconds: f64,
-    /// Part of `sync_seconds` in which a call of the sync waited for the client limit or its answer, seconds.
+    /// Part of `sync_seconds` in which a call of the sync waited for the client limit or its
+    /// answer, seconds.
     pub sync_waiting_seconds: f64,
 }
 
@@ -320,13 +326,13 @@ pub struct Quantiles {
 pub struct Phase {
     /// Its name, such as `scale to 100 %`.
     pub name: String,
-    /// Whether it only set up the cluster: nothing that began in it is in the distributions of the whole
-    /// run.
+    /// Whether it only set up the cluster: nothing that began in it is in the distributions of the
+    /// whole run.
     pub set_up: bool,
     /// Engine time at which it began, seconds.
     pub began_seconds: f64,
-    /// Engine time from its first write until its condition was met, seconds. Loading the objects of `-f` comes
-    /// before that.
+    /// Engine time from its first write until its condition was met, seconds. Loading the objects
+    /// of `-f` comes before that.
     pub seconds: f64,
     /// Pods created during the phase.
     pub pods_created: u64,
@@ -336,8 +342,8 @@ pub struct Phase {
     pub excess_pods_created: u64,
     /// Whether its condition was met.
     pub converged: bool,
-    /// Syncs that began in it without any API call; `work_duration_seconds` has the number of all its
-    /// syncs.
+    /// Syncs that began in it without any API call; `work_duration_seconds` has the number of all
+    /// its syncs.
     pub syncs_without_requests: u64,
     /// Convergences that began in it, seconds.
     pub convergence_seconds: Quantiles,
@@ -347,10 +353,11 @@ pub struct Phase {
     pub rollout_seconds: Quantiles,
     /// Rollouts that were past their progress deadline at its end.
     pub rollouts_failed: u64,
-    /// The most pods that were missing or not ready at the same time, of those that all owners desired when the phase
-    /// began.
+    /// The most pods that were missing or not ready at the same time, of those that all owners
+    /// desired when the phase began.
     pub pods_down_peak: u64,
-    /// The most pods of one owner that were missing or not ready at the same time, counted likewise.
+    /// The most pods of one owner that were missing or not ready at the same time, counted
+    /// likewise.
     pub pods_down_of_one_peak: u64,
     /// Nodes that a drain skipped, because budgets or finalizers hold their pods.
     pub nodes_held: u64,
@@ -368,8 +375,8 @@ pub struct Phase {
 pub struct KindInPhase {
     /// Their pods that a drain evicted.
     pub pods_evicted: u64,
-    /// The most pods of one of them that were missing or not ready at the same time, of those that it desired when the phase
-    /// began.
+    /// The most pods of one of them that were missing or not ready at the same time, of those that
+    /// it desired when the phase began.
     pub pods_down_of_one_peak: u64,
 }
 
@@ -394,7 +401,8 @@ pub struct IncompleteRollout {
 }
 
 impl IncompleteRollouts {
-    /// Formats lines for a report: `303 not complete, as they came`, then a line for each of the first `most`.
+    /// Formats lines for a report: `303 not complete, as they came`, then a line for each of the
+    /// first `most`.
     pub fn lines(&self, most: usize) -> Vec<String> {
         if self.count == 0 {
             return Vec::new();
@@ -429,8 +437,8 @@ pub struct Host {
     pub load_seconds: f64,
     /// CPU time of the process during the run, seconds.
     pub cpu_seconds: f64,
-    /// CPU time of all other processes of the machine during the run, seconds; absent if it can't be read or the process may
-    /// not use every processor.
+    /// CPU time of all other processes of the machine during the run, seconds; absent if it can't
+    /// be read or the process may not use every processor.
     pub other_cpu_seconds: Option<f64>,
     /// Peak resident memory of the process up to the end of the run, bytes.
     pub peak_memory_bytes: u64,
@@ -446,8 +454,8 @@ pub struct Host {
     pub allocator: String,
     /// Memory of the machine, bytes; 0 if it can't be read.
     pub memory_bytes: u64,
-    /// Load averages of the machine over 1, 5 and 15 minutes before the run, if they can be read: the other load of
-    /// the machine.
+    /// Load averages of the machine over 1, 5 and 15 minutes before the run, if they can be read:
+    /// the other load of the machine.
     pub load_average_before: Option<[f64; 3]>,
     /// Load averages after the run.
     pub load_average_after: Option<[f64; 3]>,

@@ -3,11 +3,11 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 
-/// Samples of the run, one column per value: entry i of every column belongs to the same time. There are at most about
-/// 1,000, however long the run: the distances grow to keep this bound.
+/// Samples of the run, one column per value: entry i of every column belongs to the same time.
+/// There are at most about 1,000, however long the run: the distances grow to keep this bound.
 ///
-/// A sample holds until the time of the next one. On the virtual engine samples are taken by simulated time and by work
-/// done, so that there are some where no simulated time passes.
+/// A sample holds until the time of the next one. On the virtual engine samples are taken by
+/// simulated time and by work done, so that there are some where no simulated time passes.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
 pub struct Series {
     /// Engine time since the start, seconds; never descending.
@@ -79,7 +79,8 @@ pub struct SlowWorkload {
     pub namespace: String,
     /// Its name.
     pub name: String,
-    /// Time from the change until it had its pods and an exact status, or until the end of the run, seconds.
+    /// Time from the change until it had its pods and an exact status, or until the end of the run,
+    /// seconds.
     pub seconds: f64,
     /// The phase in which it ended.
     pub phase: String,

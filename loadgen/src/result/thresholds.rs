@@ -6,8 +6,8 @@ use super::RunResult;
 use crate::metrics::{MetricValues, Threshold, ThresholdOutcome, name, values};
 use crate::settings::Settings;
 
-/// Checks the result against every threshold and adds the outcomes to it; a failed threshold makes an otherwise
-/// successful run exit with 1.
+/// Checks the result against every threshold and adds the outcomes to it; a failed threshold makes
+/// an otherwise successful run exit with 1.
 pub fn apply(result: &mut RunResult, thresholds: &[Threshold]) {
     if thresholds.is_empty() {
         return;
@@ -24,7 +24,8 @@ pub fn apply(result: &mut RunResult, thresholds: &[Threshold]) {
     }
 }
 
-/// Refuses a threshold on a phase that a run with these settings won't have, because it can't be met.
+/// Refuses a threshold on a phase that a run with these settings won't have, because it can't be
+/// met.
 ///
 /// # Errors
 /// Returns the first such threshold, with the existing phases.

@@ -10,13 +10,15 @@ const PER_DECADE: i32 = 10;
 /// …and of one that spans less than two decades.
 const PER_DECADE_NARROW: i32 = 40;
 
-/// Converts a distribution in nanoseconds to buckets in seconds; equal values, including zero, share one bucket.
-/// At most about 130 buckets for a span of 13 decades, and at most 80 for a span of two.
+/// Converts a distribution in nanoseconds to buckets in seconds; equal values, including zero,
+/// share one bucket. At most about 130 buckets for a span of 13 decades, and at most 80 for a span
+/// of two.
 pub(super) fn of_histogram(histogram: &Histogram<u64>) -> Vec<Bucket> {
     if histogram.is_empty() {
         return Vec::new();
     }
-    // Values that the histogram can't distinguish are represented by the smallest of them, here and below.
+    // Values that the histogram can't distinguish are represented by the smallest of them, here and
+    // below.
     let least = |value: u64| histogram.lowest_equivalent(value).max(1);
     let (min, max) = (least(histogram.min()), least(histogram.max()));
     let narrow = max / min < 100;
@@ -58,8 +60,8 @@ fn step_not_below(ns: f64, per_decade: i32) -> i32 {
         .unwrap_or(near + 2)
 }
 
-/// Returns the bound of a step, rounded to three digits: a round number, and the same on every machine, even if
-/// the last bit of its math library differs.
+/// Returns the bound of a step, rounded to three digits: a round number, and the same on every
+/// machine, even if the last bit of its math library differs.
 fn bound_ns(step: i32, per_decade: i32) -> f64 {
     let (decade, within) = (step.div_euclid(per_decade), step.rem_euclid(per_decade));
     let digits = (10f64.powf(f64::from(within) / f64::from(per_decade)) * 100.0).round();

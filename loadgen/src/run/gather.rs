@@ -48,7 +48,8 @@ pub(super) fn count_input(objects: &[InputObject]) -> InputCounts {
 }
 
 impl Engine {
-    /// Builds the result of a run with these settings, from how and when it ended and how much real time it took.
+    /// Builds the result of a run with these settings, from how and when it ended and how much real
+    /// time it took.
     pub(super) fn harvest(
         &self,
         settings: &Settings,

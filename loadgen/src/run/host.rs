@@ -62,8 +62,9 @@ fn load_average() -> Option<[f64; 3]> {
 /// Ticks per second in which Linux reports CPU time.
 const TICKS_PER_SECOND: f64 = 100.0;
 
-/// Returns the CPU time of other processes on the machine, plus the time that a hypervisor withheld. `None` if it can't
-/// be read, or if the process may use only some of the processors: the load of the others is then irrelevant.
+/// Returns the CPU time of other processes on the machine, plus the time that a hypervisor
+/// withheld. `None` if it can't be read, or if the process may use only some of the processors: the
+/// load of the others is then irrelevant.
 fn other_cpu_seconds() -> Option<f64> {
     let stat = fs::read_to_string("/proc/stat").ok()?;
     let of_processor = |line: &&str| line.starts_with("cpu") && !line.starts_with("cpu ");
@@ -89,8 +90,8 @@ fn busy_seconds(stat: &str) -> Option<f64> {
 /// Returns the CPU time of the process from `/proc/self/stat`; `None` if it can't be read.
 fn cpu_seconds() -> Option<f64> {
     let stat = fs::read_to_string("/proc/self/stat").ok()?;
-    // The name of the command may contain spaces; it ends with the last parenthesis. User and system time are the
-    // 14th and 15th fields, in ticks.
+    // The name of the command may contain spaces; it ends with the last parenthesis. User and
+    // system time are the 14th and 15th fields, in ticks.
     let mut fields = stat.rsplit_once(')')?.1.split_ascii_whitespace().skip(11);
     let user: f64 = fields.next()?.parse().ok()?;
     let system: f64 = fields.next()?.parse().ok()?;

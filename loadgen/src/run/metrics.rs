@@ -27,7 +27,8 @@ pub struct Metrics {
 }
 
 impl Metrics {
-    /// Returns the current value of all metrics, by name. O(keys of the queues); briefly locks each worker.
+    /// Returns the current value of all metrics, by name. O(keys of the queues); briefly locks each
+    /// worker.
     pub fn families(&self) -> Vec<Family> {
         // Relaxed: the number orders nothing.
         let now_ns = self.now_ns.load(Ordering::Relaxed);

@@ -1,5 +1,5 @@
-//! Runs one scenario on one simulated cluster: assembles the tasks, lets an executor run them, and gathers the
-//! result.
+//! Runs one scenario on one simulated cluster: assembles the tasks, lets an executor run them, and
+//! gathers the result.
 //!
 //! ```text
 //!  scenario ─writes─▶ cluster ◀─writes─ scheduler, kubelets, garbage collector
@@ -9,8 +9,8 @@
 //!               informers ─keys─▶ workers ─events─▶ event writer
 //! ```
 //!
-//! Both engines run the same tasks: [`podstorm_sim::executor::virtual_time`] on one thread with a clock that jumps,
-//! [`podstorm_sim::executor::threads`] on several threads with the real clock.
+//! Both engines run the same tasks: [`podstorm_sim::executor::virtual_time`] on one thread with a
+//! clock that jumps, [`podstorm_sim::executor::threads`] on several threads with the real clock.
 
 mod buckets;
 mod gather;
@@ -53,13 +53,13 @@ use crate::settings::{EngineKind, Settings};
 use crate::units::NS_PER_SECOND;
 use crate::workloads;
 
-/// Runs a scenario until it ends, the time limit is reached, or `cancel` is set, and reports on what ran. The
-/// result's `host` is always set. The command omits it from the output of virtual runs by default, because
-/// everything else depends only on settings and input.
+/// Runs a scenario until it ends, the time limit is reached, or `cancel` is set, and reports on
+/// what ran. The result's `host` is always set. The command omits it from the output of virtual
+/// runs by default, because everything else depends only on settings and input.
 ///
 /// # Panics
-/// A feature gate was set in code that is [unknown or locked](Rows::check_gates). Gates from text are checked when
-/// they are parsed.
+/// A feature gate was set in code that is [unknown or locked](Rows::check_gates). Gates from text
+/// are checked when they are parsed.
 pub fn run(
     settings: &Settings,
     objects: Vec<InputObject>,
@@ -101,12 +101,12 @@ pub fn run(
     engine.harvest(settings, (end, now), clock.seconds(), input, series)
 }
 
-/// 2200-01-01T00:00:00Z: later times are ignored, because nothing has happened then, and because the clock of a
-/// run that began then would overflow.
+/// 2200-01-01T00:00:00Z: later times are ignored, because nothing has happened then, and because
+/// the clock of a run that began then would overflow.
 const LATEST_SECONDS: i64 = 7_258_118_400;
 
-/// Returns where the wall clock of a virtual run over these objects starts: not before any event in them, because
-/// pods would otherwise have become ready in the future.
+/// Returns where the wall clock of a virtual run over these objects starts: not before any event in
+/// them, because pods would otherwise have become ready in the future.
 pub(crate) fn wall_start_ns(objects: &[InputObject]) -> i64 {
     let times = objects.iter().flat_map(|object| {
         let meta = object.metadata();

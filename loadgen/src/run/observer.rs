@@ -12,15 +12,15 @@ pub trait Observer: Sync {
     /// Called a few times per second of real time, and once when the run is over.
     fn progress(&self, progress: &Progress<'_>);
 
-    /// Called once when nothing was written for some seconds of real time, until something is written again: which
-    /// phase is not over, and what it waits for.
+    /// Called once when nothing was written for some seconds of real time, until something is
+    /// written again: which phase is not over, and what it waits for.
     fn waits(&self, _what: &str) {}
 
     /// Called once, before the run: `metrics` may be kept and read during the run.
     fn begins(&self, _metrics: &Metrics) {}
 
-    /// Returns whether the run's cluster is served to clients, which has a small cost: it keeps older states. Needs
-    /// real time; ignored on the virtual engine.
+    /// Returns whether the run's cluster is served to clients, which has a small cost: it keeps
+    /// older states. Needs real time; ignored on the virtual engine.
     fn serves(&self) -> bool {
         false
     }
@@ -38,8 +38,8 @@ pub struct Progress<'a> {
     pub phase_index: usize,
     /// The number of phases.
     pub phase_count: usize,
-    /// Pods of the phase's target that exist (or are removed, or were deleted from outside if this is the
-    /// purpose of the phase).
+    /// Pods of the phase's target that exist (or are removed, or were deleted from outside if this
+    /// is the purpose of the phase).
     pub done: u64,
     /// Pods of the phase's target; 0 while it is unknown.
     pub total: u64,

@@ -1,11 +1,13 @@
 //! Samples the time series of a run: reads counters that the tasks maintain anyway.
 //!
-//! A sample is taken when the run crosses a line of one of two grids, of engine time and of work done. A grid with too
-//! many samples becomes twice as wide, and of the samples between two new lines all but the first are dropped. The number
-//! of samples is therefore bounded however long the run is, but they stay dense where much happens in little time. In
-//! addition, a sample is taken at the beginning of each phase, when the scenario's driver reports it, and never dropped,
-//! so that phases have their exact length here; and each phase has a small grid of its own work, so that hours of churn
-//! take no samples from the ramp before them. Sampling has no effect on a virtual run.
+//! A sample is taken when the run crosses a line of one of two grids, of engine time and of work
+//! done. A grid with too many samples becomes twice as wide, and of the samples between two new
+//! lines all but the first are dropped. The number of samples is therefore bounded however long the
+//! run is, but they stay dense where much happens in little time. In addition, a sample is taken at
+//! the beginning of each phase, when the scenario's driver reports it, and never dropped, so that
+//! phases have their exact length here; and each phase has a small grid of its own work, so that
+//! hours of churn take no samples from the ramp before them. Sampling has no effect on a virtual
+//! run.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -58,8 +60,8 @@ struct Sample {
     delayed: u64,
     calls: u64,
     version: u64,
-    /// Its position on the grid of time, on that of work, and on that of its phase's work, and whether it was
-    /// taken for it.
+    /// Its position on the grid of time, on that of work, and on that of its phase's work, and
+    /// whether it was taken for it.
     places: [u64; 3],
     of: [bool; 3],
     /// How many phases after the first had begun.

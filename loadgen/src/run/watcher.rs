@@ -16,9 +16,9 @@ use crate::units::NS_PER_SECOND;
 /// Time between two calls of the observer, in seconds of real time.
 const PROGRESS_EVERY_SECONDS: f64 = 0.2;
 
-/// The engine time without a write after which a cluster from files counts as being at rest although controllers
-/// occasionally sync objects: the Deployment controller syncs a complete rollout that lost a pod ten times a second.
-/// Failed requests are retried sooner, seven times.
+/// The engine time without a write after which a cluster from files counts as being at rest
+/// although controllers occasionally sync objects: the Deployment controller syncs a complete
+/// rollout that lost a pod ten times a second. Failed requests are retried sooner, seven times.
 const STILL_NS: i64 = NS_PER_SECOND;
 
 /// Seconds of real time without a write after which a run reports what it waits for.
@@ -33,22 +33,22 @@ pub(super) struct Watcher<'a> {
     cancel: &'a AtomicBool,
     clock: RealClock,
     engine: &'a Engine,
-    /// Shared with the scenario's driver, which reports when phases begin. What is due is stored below, so that the lock is
-    /// taken only for samples.
+    /// Shared with the scenario's driver, which reports when phases begin. What is due is stored
+    /// below, so that the lock is taken only for samples.
     sampler: Arc<Mutex<Sampler>>,
     /// Whether a phase has begun, which changes when samples are due.
     phase_began: Arc<AtomicBool>,
     due_ns: u64,
     shown_at: f64,
-    /// For a virtual run: how many tasks were run, the number at which something is due, and the number at which to check
-    /// the outside world.
+    /// For a virtual run: how many tasks were run, the number at which something is due, and the
+    /// number at which to check the outside world.
     steps: u64,
     next_step: u64,
     next_look: u64,
     /// Present if files brought the cluster.
     stillness: Option<Stillness>,
-    /// The last version of the cluster that was seen, since when, in seconds of real time, and whether the wait was
-    /// reported.
+    /// The last version of the cluster that was seen, since when, in seconds of real time, and
+    /// whether the wait was reported.
     stalled: (u64, f64, bool),
 }
 
@@ -106,7 +106,8 @@ impl<'a> Watcher<'a> {
         }
     }
 
-    /// Reports whether the scenario continues because nothing else will happen until then; its task was woken.
+    /// Reports whether the scenario continues because nothing else will happen until then; its task
+    /// was woken.
     fn goes_on(&mut self, now: Now, until_ns: i64) -> bool {
         let Some(stillness) = &mut self.stillness else {
             return false;
@@ -136,10 +137,11 @@ impl<'a> Watcher<'a> {
         }
     }
 
-    /// Called repeatedly by the executor of a run in real time; returns false when the run must be cancelled.
+    /// Called repeatedly by the executor of a run in real time; returns false when the run must be
+    /// cancelled.
     pub(super) fn look(&mut self, now: Now) -> bool {
-        // On several threads work is measured in writes: a short ramp is not lost among hours in which little
-        // happens.
+        // On several threads work is measured in writes: a short ramp is not lost among hours in
+        // which little happens.
         let work = self.engine.metrics.sources.cluster.resource_version();
         self.sampler().look(now.mono_ns, now.mono_ns, work);
         self.goes_on(now, now.mono_ns);

@@ -16,7 +16,8 @@ pub enum Amount {
     Share(Percent),
     /// `12`: this number.
     Count(i32),
-    /// `+500`: its share, plus its part of 500 pods that are spread over the ReplicaSets of the step.
+    /// `+500`: its share, plus its part of 500 pods that are spread over the ReplicaSets of the
+    /// step.
     Extra(u32),
     /// `+burst`: like `+500`, with the number of `--burst`.
     Burst,
@@ -25,8 +26,8 @@ pub enum Amount {
 }
 
 impl Amount {
-    /// Returns the number for ReplicaSet `number` of the step's `count`, with this `share`; `burst` comes from
-    /// the settings.
+    /// Returns the number for ReplicaSet `number` of the step's `count`, with this `share`; `burst`
+    /// comes from the settings.
     pub(crate) fn of(
         self,
         (number, count): (u64, u64),
@@ -104,7 +105,8 @@ written!(
     number: true
 );
 
-/// A selection from numbered things: always the first ones, so that another step can select the same.
+/// A selection from numbered things: always the first ones, so that another step can select the
+/// same.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Which {
     /// `20%`: this share of them, rounded up.

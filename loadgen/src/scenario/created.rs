@@ -21,7 +21,8 @@ impl Scenario {
         self.creations().iter().any(|(created, _)| *created == kind)
     }
 
-    /// Reports whether the scenario creates, or has steps about, workloads that own pods and have no owner.
+    /// Reports whether the scenario creates, or has steps about, workloads that own pods and have
+    /// no owner.
     pub(crate) fn creates_free_owners(&self) -> bool {
         let is_free = |(kind, create): &(Kind, Create)| {
             !create.as_parts && workloads::pods_of(*kind).is_some()
@@ -29,7 +30,8 @@ impl Scenario {
         self.has_free_owners() || self.creations().iter().any(is_free)
     }
 
-    /// Returns the kinds that the scenario creates, in the order of their first steps, with the flags that size them.
+    /// Returns the kinds that the scenario creates, in the order of their first steps, with the
+    /// flags that size them.
     pub(crate) fn sized_kinds(&self) -> Vec<(Kind, Sizes)> {
         let mut kinds: Vec<(Kind, Sizes)> = Vec::new();
         for (kind, _) in self.creations() {

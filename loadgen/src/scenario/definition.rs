@@ -1,8 +1,8 @@
-//! The definition of a scenario: phases of steps, each phase with an end condition. Built-in scenarios and
-//! files share this format and the code that reads it; see `library` and `file`.
+//! The definition of a scenario: phases of steps, each phase with an end condition. Built-in
+//! scenarios and files share this format and the code that reads it; see `library` and `file`.
 //!
-//! These types are the file format. Their documentation becomes the descriptions of the schema that `loadgen
-//! schema scenario` prints.
+//! These types are the file format. Their documentation becomes the descriptions of the schema that
+//! `loadgen schema scenario` prints.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -33,25 +33,27 @@ pub struct Scenario {
     /// The condition for a run to succeed, in one sentence.
     #[serde(default = "default_success")]
     pub success: String,
-    /// The answer, as a template (minijinja) over the members of the result, such as `{{
-    /// phases[1].seconds | seconds }} until all pods were ready`. Filters: seconds, count, number,
-    /// percent, rate(seconds) for a count, counted("pod") for a count with its noun, were("pod") which also adds
-    /// "was" or "were", total for a map of counts. A run that does not reach its end condition has no answer.
+    /// The answer, as a template (minijinja) over the members of the result, such as
+    /// `{{ phases[1].seconds | seconds }} until all pods were ready`. Filters: seconds, count,
+    /// number, percent, rate(seconds) for a count, counted("pod") for a count with its noun,
+    /// were("pod") which also adds "was" or "were", total for a map of counts. A run that does not
+    /// reach its end condition has no answer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub answer: Option<String>,
     /// Flags of `loadgen run` by their long names. The command line takes precedence.
     #[serde(default)]
     pub settings: ScenarioSettings,
-    /// The capacity of the nodes, in percent of the pods at 100 %. By default the nodes fit these pods, plus
-    /// `--burst` more if the scenario uses it.
+    /// The capacity of the nodes, in percent of the pods at 100 %. By default the nodes fit these
+    /// pods, plus `--burst` more if the scenario uses it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub capacity: Option<Percent>,
-    /// Groups of equal workloads. Without groups all workloads have the same size, as far as possible.
+    /// Groups of equal workloads. Without groups all workloads have the same size, as far as
+    /// possible.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub groups: Vec<Group>,
-    /// The pod template of the generated workloads, as in the manifest of a Deployment: metadata (its
-    /// labels and annotations are added to the generated ones) and spec. By default a small web
-    /// server.
+    /// The pod template of the generated workloads, as in the manifest of a Deployment: metadata
+    /// (its labels and annotations are added to the generated ones) and spec. By default a small
+    /// web server.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pod_template: Option<serde_json::Map<String, serde_json::Value>>,
     /// The phases, in sequence.
@@ -77,8 +79,8 @@ fn default_success() -> String {
 pub struct Alternative {
     /// A short description: `100 QPS`.
     pub with: String,
-    /// Flags of `loadgen run` by their long names, which replace those of the scenario. If the command line sets one
-    /// of them, this alternative is skipped.
+    /// Flags of `loadgen run` by their long names, which replace those of the scenario. If the
+    /// command line sets one of them, this alternative is skipped.
     pub settings: ScenarioSettings,
 }
 
@@ -109,10 +111,10 @@ pub enum ThresholdEntry {
 pub struct FullThreshold {
     /// An expression such as `p99 < 5s`.
     pub threshold: String,
-    /// Ends the run as soon as the condition fails; checked once per second of the run. Valid for upper bounds (<
-    /// or <=) on metrics that are known during the run: convergence_seconds, pod_ready_seconds,
-    /// excess_pods_created, elapsed_seconds, pods.created and the other counts of pods,
-    /// wasted_work.pods_never_ready, writes, resource_version. Other metrics are refused.
+    /// Ends the run as soon as the condition fails; checked once per second of the run. Valid for
+    /// upper bounds (< or <=) on metrics that are known during the run: convergence_seconds,
+    /// pod_ready_seconds, excess_pods_created, elapsed_seconds, pods.created and the other counts
+    /// of pods, wasted_work.pods_never_ready, writes, resource_version. Other metrics are refused.
     #[serde(default)]
     pub abort_on_fail: bool,
 }
@@ -145,12 +147,13 @@ pub struct Phase {
     /// The end condition, checked after the steps.
     #[serde(default)]
     pub until: Until,
-    /// Whether the phase only sets up the cluster for later phases. Latencies that begin in it are excluded from
-    /// the distributions of the whole run, and from thresholds, comparisons and answers based on them.
+    /// Whether the phase only sets up the cluster for later phases. Latencies that begin in it are
+    /// excluded from the distributions of the whole run, and from thresholds, comparisons and
+    /// answers based on them.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub set_up: bool,
-    /// Whether the run fails if a pod is created or removed in this phase, except to correct the number of pods of
-    /// ReplicaSets from files.
+    /// Whether the run fails if a pod is created or removed in this phase, except to correct the
+    /// number of pods of ReplicaSets from files.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub no_pod_written: bool,
 }
@@ -166,9 +169,10 @@ impl Phase {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub enum Until {
-    /// Every ReplicaSet has its pods and an exact status, no pod is terminating, the rollout of every Deployment is
-    /// complete, and every Job is complete, failed or suspended. In this and the following conditions, pods that
-    /// files brought unready may stay unready if nothing makes them ready.
+    /// Every ReplicaSet has its pods and an exact status, no pod is terminating, the rollout of
+    /// every Deployment is complete, and every Job is complete, failed or suspended. In this and
+    /// the following conditions, pods that files brought unready may stay unready if nothing makes
+    /// them ready.
     #[default]
     Converged,
     /// As `converged`, but Jobs need not end: each has as many ready pods as it wants at a time.
@@ -179,7 +183,8 @@ pub enum Until {
     PodsReady,
     /// The controllers have synced every ReplicaSet and have no work left.
     Synced,
-    /// The rollout of every Deployment is over: complete, or failed because its progress deadline has passed.
+    /// The rollout of every Deployment is over: complete, or failed because its progress deadline
+    /// has passed.
     RolledOut,
     /// No pod was created for half a minute.
     Quiet,
@@ -195,38 +200,41 @@ pub enum Step {
     CreateNamespaces,
     /// Creates the generated nodes.
     CreateNodes,
-    /// Loads the objects of `-f`, and generates nodes if the files contain none. The controllers start after all
-    /// objects are loaded.
+    /// Loads the objects of `-f`, and generates nodes if the files contain none. The controllers
+    /// start after all objects are loaded.
     LoadInput,
-    /// Creates the generated objects of a workload, as in `createReplicaSets`. If their controller creates other
-    /// workloads, there are as many objects as there would be of those, and steps that select workloads by
-    /// number, such as scale, select these objects.
+    /// Creates the generated objects of a workload, as in `createReplicaSets`. If their controller
+    /// creates other workloads, there are as many objects as there would be of those, and steps
+    /// that select workloads by number, such as scale, select these objects.
     #[serde(skip)]
     Create(Kind, Create),
-    /// Gives workloads with rollouts a new image, which starts a rollout of each; this includes workloads from
-    /// files. Other workloads are unchanged.
+    /// Gives workloads with rollouts a new image, which starts a rollout of each; this includes
+    /// workloads from files. Other workloads are unchanged.
     SetImage(SetImage),
-    /// Sets the number of pods of workloads that can be scaled. Workloads created by another workload get their
-    /// number from it.
+    /// Sets the number of pods of workloads that can be scaled. Workloads created by another
+    /// workload get their number from it.
     Scale(Scale),
-    /// Creates the desired pods of each workload, owned by it; workloads from files already have theirs.
+    /// Creates the desired pods of each workload, owned by it; workloads from files already have
+    /// theirs.
     CreateOwnedPods,
     /// Creates the same pods without an owner; their workloads need not exist.
     CreateBarePods,
-    /// Writes the status that an earlier controller would have left into every workload; workloads from files
-    /// already have theirs.
+    /// Writes the status that an earlier controller would have left into every workload; workloads
+    /// from files already have theirs.
     WriteStatuses,
     /// Starts the controllers; without this step they run from the beginning.
     StartController,
     /// Changes an annotation of workloads: an event that needs no action.
     Touch(SomeWorkloads),
-    /// Deletes workloads, whose pods are then garbage-collected, and recreates them under the same names.
+    /// Deletes workloads, whose pods are then garbage-collected, and recreates them under the same
+    /// names.
     #[serde(alias = "recreateReplicaSets")]
     Recreate(SomeWorkloads),
-    /// Replaces ReplicaSets by successors under the same owner, step by step, as Deployments do. If there are
-    /// Deployments, they get a new image and these limits and perform the rollout. ReplicaSets from files
-    /// without pods are older revisions and are not replaced, nor are ReplicationControllers: Deployments do
-    /// not roll them out. Files whose only workloads are ReplicationControllers are refused.
+    /// Replaces ReplicaSets by successors under the same owner, step by step, as Deployments do. If
+    /// there are Deployments, they get a new image and these limits and perform the rollout.
+    /// ReplicaSets from files without pods are older revisions and are not replaced, nor are
+    /// ReplicationControllers: Deployments do not roll them out. Files whose only workloads are
+    /// ReplicationControllers are refused.
     RollOut(RollOut),
     /// Deletes random ready pods at a steady rate.
     Churn(Churn),
@@ -236,18 +244,20 @@ pub enum Step {
     DeleteUnreadyPods,
     /// Removes random ready pods from their workloads by changing their labels.
     RelabelPods(SomePods),
-    /// Stops the kubelets of nodes: after 50 s their pods are not ready; 300 s later the pods are evicted, and
-    /// remain until the node is back or deleted.
+    /// Stops the kubelets of nodes: after 50 s their pods are not ready; 300 s later the pods are
+    /// evicted, and remain until the node is back or deleted.
     StopNodes(SomeNodes),
     /// Restores all stopped nodes.
     RestoreNodes,
     /// Deletes nodes permanently; their pods are removed after a minute.
     DeleteNodes(SomeNodes),
-    /// Drains nodes, as `kubectl cordon` of all nodes followed by `kubectl drain` of each one: first all of them stop
-    /// accepting pods, then the pods of one node after the other are evicted. Evictions that a budget refuses are
-    /// retried every 5 s; a node from which no pod was evicted for ten minutes is skipped.
+    /// Drains nodes, as `kubectl cordon` of all nodes followed by `kubectl drain` of each one:
+    /// first all of them stop accepting pods, then the pods of one node after the other are
+    /// evicted. Evictions that a budget refuses are retried every 5 s; a node from which no pod was
+    /// evicted for ten minutes is skipped.
     DrainNodes(SomeNodes),
-    /// Gives each workload that owns pods a PodDisruptionBudget, unless one already selects its pods.
+    /// Gives each workload that owns pods a PodDisruptionBudget, unless one already selects its
+    /// pods.
     CreateBudgets(CreateBudgets),
     /// Makes the kubelets of nodes reject every pod that they have not started.
     RejectPods(SomeNodes),
@@ -296,8 +306,8 @@ pub struct Create {
     /// The selection.
     #[serde(default)]
     pub of: Which,
-    /// Whether each object belongs to an object of the workload whose controller creates such objects, as the
-    /// ReplicaSets of a rollout belong to Deployments.
+    /// Whether each object belongs to an object of the workload whose controller creates such
+    /// objects, as the ReplicaSets of a rollout belong to Deployments.
     #[serde(
         default,
         alias = "underDeployments",

@@ -1,5 +1,5 @@
-//! Reads a scenario from YAML or TOML. Errors have file, line and column, or the path of the field if no
-//! single value is wrong.
+//! Reads a scenario from YAML or TOML. Errors have file, line and column, or the path of the field
+//! if no single value is wrong.
 
 use std::fs;
 use std::io::{self, Read};
@@ -43,8 +43,8 @@ enum Form {
 }
 
 impl Scenario {
-    /// Reads a scenario file: TOML if its name ends in `.toml`, otherwise YAML (or JSON); `-` is YAML from
-    /// standard input.
+    /// Reads a scenario file: TOML if its name ends in `.toml`, otherwise YAML (or JSON); `-` is
+    /// YAML from standard input.
     ///
     /// # Errors
     /// The file can't be read, is larger than 4 MiB, or is not a valid scenario.
@@ -147,7 +147,8 @@ impl Scenario {
         }
     }
 
-    /// Checks the switches that create a workload in place of the workloads that its controller creates.
+    /// Checks the switches that create a workload in place of the workloads that its controller
+    /// creates.
     ///
     /// # Errors
     /// The invalid switch, and the requirement on the scenario.

@@ -1,5 +1,5 @@
-//! The built-in scenarios: the files in `scenarios/`, embedded in the program. `loadgen scenarios --print` shows
-//! exactly these texts.
+//! The built-in scenarios: the files in `scenarios/`, embedded in the program.
+//! `loadgen scenarios --print` shows exactly these texts.
 
 use std::sync::{Arc, OnceLock};
 

@@ -1,8 +1,9 @@
-//! Load shapes: when the actions of a step are due. They are the shapes of Kubernetes' own load tests, with the
-//! names from ClusterLoader2. Without a load shape, actions run as fast as possible.
+//! Load shapes: when the actions of a step are due. They are the shapes of Kubernetes' own load
+//! tests, with the names from ClusterLoader2. Without a load shape, actions run as fast as
+//! possible.
 //!
-//! Due times count from the beginning of the step, never from the previous action: late actions catch up, so a
-//! slow controller does not get a lighter load.
+//! Due times count from the beginning of the step, never from the previous action: late actions
+//! catch up, so a slow controller does not get a lighter load.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -19,8 +20,8 @@ pub enum LoadShape {
         /// Actions per second, more than 0.
         qps: Positive,
     },
-    /// Like `qpsLoad`, but all steps with the same numbers share a budget: a step may immediately use up to `burst`
-    /// actions that earlier steps have not used.
+    /// Like `qpsLoad`, but all steps with the same numbers share a budget: a step may immediately
+    /// use up to `burst` actions that earlier steps have not used.
     #[serde(rename = "globalQPSLoad")]
     GlobalQpsLoad {
         /// Actions per second, more than 0.
@@ -55,7 +56,8 @@ pub enum TimeLimit {
         /// When the last action is due at the latest.
         time_limit: Time,
     },
-    /// The time that the cluster's pods at 100 % take at this rate, the way ClusterLoader2 computes its limit.
+    /// The time that the cluster's pods at 100 % take at this rate, the way ClusterLoader2 computes
+    /// its limit.
     Pods {
         /// Pods per second, more than 0.
         pods_per_second: Positive,
@@ -129,8 +131,8 @@ pub(crate) struct Schedule {
 }
 
 impl Schedule {
-    /// Creates the schedule of a step that begins at `begun_ns`, with this number of actions, in a cluster with this
-    /// number of pods.
+    /// Creates the schedule of a step that begins at `begun_ns`, with this number of actions, in a
+    /// cluster with this number of pods.
     pub(crate) fn new(shape: LoadShape, begun_ns: i64, actions: u64, pods: u64) -> Schedule {
         Schedule {
             pods,
@@ -165,8 +167,8 @@ impl Schedule {
                 steps.saturating_mul(step_delay.0)
             }
             LoadShape::RandomizedTimeLimitedLoad(limit) => {
-                // The smallest of `left` uniform draws from the remaining time: the draws come out in
-                // order, and none is stored.
+                // The smallest of `left` uniform draws from the remaining time: the draws come out
+                // in order, and none is stored.
                 let left = self.actions.saturating_sub(number).max(1);
                 let rest_ns = (limit.ns(self.pods) - self.last_ns).max(0);
                 let share = 1.0 - (1.0 - random.f64()).powf(1.0 / left as f64);
@@ -185,8 +187,8 @@ impl Schedule {
 }
 
 impl SharedBudgets {
-    /// Takes one action from a budget and returns when it is due, ns. Actions per second and burst identify the
-    /// budget.
+    /// Takes one action from a budget and returns when it is due, ns. Actions per second and burst
+    /// identify the budget.
     fn take(&mut self, (qps, burst): (f64, u64), now_ns: i64) -> i64 {
         let interval_ns = (NS_PER_SECOND as f64 / qps) as i64;
         let saved_ns = interval_ns.saturating_mul(i64::try_from(burst - 1).unwrap_or(i64::MAX));

@@ -1,7 +1,7 @@
 //! Scenarios: what happens to the cluster in a run, and when the run is done.
 //!
-//! A scenario is a list of phases (`definition`), built in or from a file. This module defines and reads
-//! scenarios; [`crate::run`] runs them.
+//! A scenario is a list of phases (`definition`), built in or from a file. This module defines and
+//! reads scenarios; [`crate::run`] runs them.
 
 mod amount;
 pub mod answer;

@@ -1,6 +1,6 @@
-//! The settings that rows declare: the number of workers of a controller, and how the objects of a workload are
-//! generated. Like the settings of `settings!`, they are flags of `loadgen run`, members of a scenario file and
-//! properties of its schema.
+//! The settings that rows declare: the number of workers of a controller, and how the objects of a
+//! workload are generated. Like the settings of `settings!`, they are flags of `loadgen run`,
+//! members of a scenario file and properties of its schema.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -32,7 +32,8 @@ struct RowFlag {
     heading: &'static str,
 }
 
-/// Returns all flags: first those for generated objects, then those for workers and times of controllers.
+/// Returns all flags: first those for generated objects, then those for workers and times of
+/// controllers.
 fn all() -> impl Iterator<Item = RowFlag> {
     let generated = flags::all().map(|flag| RowFlag {
         name: flag.name,

@@ -2,13 +2,14 @@
 //! member of a scenario file under the flag's name, a property of the file's schema, and a line of
 //! `--print-scenario`.
 //!
-//! The type of a field (`Size`, `Time`, `LatencyText` …) determines its syntax, in flags and in files. From the
-//! fields, the macro `settings!` generates the struct, [`ScenarioSettings::or`], which overlays one set of
-//! settings on another, and [`ScenarioSettings::members`], which lists the values. The origin of a value (flags,
-//! scenario or default) is therefore known until the sets are merged.
+//! The type of a field (`Size`, `Time`, `LatencyText` …) determines its syntax, in flags and in
+//! files. From the fields, the macro `settings!` generates the struct, [`ScenarioSettings::or`],
+//! which overlays one set of settings on another, and [`ScenarioSettings::members`], which lists
+//! the values. The origin of a value (flags, scenario or default) is therefore known until the sets
+//! are merged.
 //!
-//! Resolved settings have another type, `settings::Settings`: nothing in it is optional, sizes and the client
-//! limit are decided, and its form is the form of published results.
+//! Resolved settings have another type, `settings::Settings`: nothing in it is optional, sizes and
+//! the client limit are decided, and its form is the form of published results.
 
 use std::collections::BTreeMap;
 
@@ -109,8 +110,8 @@ settings! {
     #[derive(Args, Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
     #[serde(rename_all = "kebab-case", deny_unknown_fields, default, remote = "Self")]
     pub struct ScenarioSettings {
-        /// threads: real time on every core; virtual: simulated time, with the same result for the same seed
-        /// [default: threads, unless the scenario sets virtual; for a sweep: virtual]
+        /// threads: real time on every core; virtual: simulated time, with the same result for the
+        /// same seed [default: threads, unless the scenario sets virtual; for a sweep: virtual]
         #[arg(long, value_enum)]
         engine: Option<EngineName>,
 
@@ -136,16 +137,18 @@ settings! {
         #[arg(long, value_name = "SIZE", allow_hyphen_values = true, help_heading = SIZE)]
         nodes: Option<Size>,
 
-        /// Zones to spread generated nodes over, by label topology.kubernetes.io/zone [default: none]
+        /// Zones to spread generated nodes over, by label topology.kubernetes.io/zone [default:
+        /// none]
         #[arg(long, value_name = "SIZE", allow_hyphen_values = true, help_heading = SIZE)]
         zones: Option<Size>,
 
-        /// Cores of a generated node, as a quantity: 4, 500m. Pods then fit by their requests [default: enough]
+        /// Cores of a generated node, as a quantity: 4, 500m. Pods then fit by their requests
+        /// [default: enough]
         #[arg(long, value_name = "QUANTITY", allow_hyphen_values = true, help_heading = SIZE)]
         node_cpu: Option<Cores>,
 
-        /// Memory of a generated node, as a quantity of bytes: 64Gi. Pods then fit by their requests
-        /// [default: enough]
+        /// Memory of a generated node, as a quantity of bytes: 64Gi. Pods then fit by their
+        /// requests [default: enough]
         #[arg(long, value_name = "QUANTITY", allow_hyphen_values = true, help_heading = SIZE)]
         node_memory: Option<Bytes>,
 
@@ -153,8 +156,8 @@ settings! {
         #[arg(long, value_name = "SIZE", allow_hyphen_values = true, help_heading = SIZE)]
         namespaces: Option<Size>,
 
-        /// Start the stuck pods of files and new pods of their workloads, such as those that wait for an image or a
-        /// node. By default they stay stuck
+        /// Start the stuck pods of files and new pods of their workloads, such as those that wait
+        /// for an image or a node. By default they stay stuck
         #[arg(long)]
         start_stuck_pods: bool,
 
@@ -166,17 +169,18 @@ settings! {
         #[arg(long, value_name = "SIZE", allow_hyphen_values = true, help_heading = CONTROLLER)]
         burst_replicas: Option<Size>,
 
-        /// Requests per second of the controllers' client, including Events [default: the scenario's limit, or
-        /// unlimited]
+        /// Requests per second of the controllers' client, including Events [default: the
+        /// scenario's limit, or unlimited]
         #[arg(long, value_name = "NUMBER", value_parser = qps, allow_hyphen_values = true, help_heading = CONTROLLER)]
         kube_api_qps: Option<Positive>,
 
-        /// Unused requests that the client may save up above --kube-api-qps [default: the scenario's, or 30]
+        /// Unused requests that the client may save up above --kube-api-qps [default: the
+        /// scenario's, or 30]
         #[arg(long, value_name = "NUMBER", allow_hyphen_values = true, help_heading = CONTROLLER)]
         kube_api_burst: Option<Size>,
 
-        /// Use the client limit of a stock controller-manager, 20 QPS with burst 30, instead of the scenario's
-        /// limit
+        /// Use the client limit of a stock controller-manager, 20 QPS with burst 30, instead of the
+        /// scenario's limit
         #[arg(long, help_heading = CONTROLLER)]
         upstream_defaults: bool,
 
@@ -190,8 +194,8 @@ settings! {
         #[schemars(with = "BTreeMap<String, bool>", description = gates::help())]
         feature_gates: Vec<String>,
 
-        /// upstream: as in Kubernetes 1.36; hardened: without upstream's known races and delays, at the cost of
-        /// some reads and waiting [default: upstream]
+        /// upstream: as in Kubernetes 1.36; hardened: without upstream's known races and delays, at
+        /// the cost of some reads and waiting [default: upstream]
         #[arg(long, value_name = "NAME", help_heading = CONTROLLER)]
         behaviour: Option<BehaviourName>,
 
@@ -199,12 +203,13 @@ settings! {
         #[arg(long, value_name = "LATENCY", allow_hyphen_values = true, help_heading = LATENCIES)]
         pod_startup_latency: Option<LatencyText>,
 
-        /// Time from the deletion of a pod until it no longer exists, limited by its grace period [default: 0s]
+        /// Time from the deletion of a pod until it no longer exists, limited by its grace period
+        /// [default: 0s]
         #[arg(long, value_name = "LATENCY", allow_hyphen_values = true, help_heading = LATENCIES)]
         pod_termination_latency: Option<LatencyText>,
 
-        /// Pods whose restart policy is not Always, including those of Jobs, end this long after their start
-        /// [default: they keep running, unless they have a script]
+        /// Pods whose restart policy is not Always, including those of Jobs, end this long after
+        /// their start [default: they keep running, unless they have a script]
         #[arg(long, value_name = "TIME", allow_hyphen_values = true, help_heading = LATENCIES)]
         pod_run_time: Option<Time>,
 
@@ -216,7 +221,8 @@ settings! {
         #[arg(long, value_name = "LATENCY", allow_hyphen_values = true, help_heading = LATENCIES)]
         api_latency: Option<LatencyText>,
 
-        /// Share of the controllers' API calls, chosen at random, that fail with an internal error: 1% [default: 0%]
+        /// Share of the controllers' API calls, chosen at random, that fail with an internal error:
+        /// 1% [default: 0%]
         #[arg(long, value_name = "PERCENT", value_parser = share, allow_hyphen_values = true, help_heading = LATENCIES)]
         api_errors: Option<Percent>,
 
@@ -314,8 +320,9 @@ impl ScenarioSettings {
             || flags.upstream_defaults && self.kube_api_qps.is_some()
     }
 
-    /// Returns these settings of a scenario, overlaid with those of flags. `has_input` is set if files bring objects;
-    /// `kinds` are the kinds that the scenario generates, with the flags that size them.
+    /// Returns these settings of a scenario, overlaid with those of flags. `has_input` is set if
+    /// files bring objects; `kinds` are the kinds that the scenario generates, with the flags that
+    /// size them.
     pub(crate) fn under(
         &self,
         flags: &ScenarioSettings,

@@ -1,5 +1,5 @@
-//! The syntax of steps: a map with one member whose name is the action, or only this name. Steps that create
-//! objects contain the kind in their names: `createReplicaSets`.
+//! The syntax of steps: a map with one member whose name is the action, or only this name. Steps
+//! that create objects contain the kind in their names: `createReplicaSets`.
 
 use std::cell::Cell;
 use std::fmt::{self, Formatter};

@@ -8,8 +8,8 @@ use serde_json::Value;
 
 use super::definition::Group;
 
-/// Returns for each group the number of ReplicaSets and the pods of each, for this total number of pods: rounded,
-/// with at least one ReplicaSet per group.
+/// Returns for each group the number of ReplicaSets and the pods of each, for this total number of
+/// pods: rounded, with at least one ReplicaSet per group.
 pub fn group_sizes(groups: &[Group], pods: u64) -> Vec<(u64, i32)> {
     let sizes = groups.iter().map(|group| {
         let each = group.pods_each.0.max(1);

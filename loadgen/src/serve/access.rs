@@ -34,8 +34,8 @@ pub struct Login {
 }
 
 impl Access {
-    /// Creates access rules with TLS, tokens, or both; with neither, all clients are served. `names` are names of the
-    /// server for TLS, in addition to its listen address.
+    /// Creates access rules with TLS, tokens, or both; with neither, all clients are served.
+    /// `names` are names of the server for TLS, in addition to its listen address.
     ///
     /// # Errors
     /// A name is not a valid host name, there are no random numbers, or the build has no TLS.
@@ -79,7 +79,8 @@ impl Access {
     }
 }
 
-/// Returns the address at which clients on this machine reach a server that listens at `listens_at`.
+/// Returns the address at which clients on this machine reach a server that listens at
+/// `listens_at`.
 pub(super) fn reached_at(listens_at: SocketAddr) -> SocketAddr {
     let ip = match listens_at.ip() {
         IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),

@@ -55,7 +55,8 @@ impl RunServer {
         self.address
     }
 
-    /// Serves this cluster and the metrics of the run from now on; only the first call has an effect.
+    /// Serves this cluster and the metrics of the run from now on; only the first call has an
+    /// effect.
     pub fn show(&self, cluster: &Arc<Cluster>, clock: RealClock, metrics: &Metrics) {
         let mut waiting = self
             .waiting

@@ -1,5 +1,5 @@
-//! Listen addresses: bound before any input is read, so that a port in use is reported immediately, and listened at once
-//! there is something to serve.
+//! Listen addresses: bound before any input is read, so that a port in use is reported immediately,
+//! and listened at once there is something to serve.
 
 use std::io::{self, ErrorKind};
 use std::net::SocketAddr;
@@ -7,8 +7,8 @@ use std::net::SocketAddr;
 use anyhow::{Error, Result, anyhow};
 use tokio::net::{TcpListener, TcpSocket};
 
-/// Connections that may wait to be accepted, the maximum on Linux. Each connection beyond it waits a second or more
-/// before it retries, which the usual 128 would soon cause.
+/// Connections that may wait to be accepted, the maximum on Linux. Each connection beyond it waits
+/// a second or more before it retries, which the usual 128 would soon cause.
 const BACKLOG: u32 = 4096;
 
 /// A bound address. Clients are refused until [`listen`](Bound::listen).
@@ -22,15 +22,16 @@ pub(crate) struct Bound {
 /// Binds the address of a flag; port 0 selects a free port.
 ///
 /// # Errors
-/// The address is in use, not on this machine, or unavailable: one line with the flag, the address and the fix.
+/// The address is in use, not on this machine, or unavailable: one line with the flag, the address
+/// and the fix.
 pub(crate) fn bind(flag: &'static str, address: SocketAddr) -> Result<Bound> {
     let bound = || {
         let socket = match address.is_ipv4() {
             true => TcpSocket::new_v4()?,
             false => TcpSocket::new_v6()?,
         };
-        // Otherwise a restarted server would wait for the connections of the previous one. An address where another
-        // process listens is still refused.
+        // Otherwise a restarted server would wait for the connections of the previous one. An
+        // address where another process listens is still refused.
         socket.set_reuseaddr(true)?;
         socket.bind(address)?;
         Ok(socket)

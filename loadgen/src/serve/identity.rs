@@ -1,5 +1,5 @@
-//! The key that signs a served cluster's service account tokens, for its API server and for the controller that fills
-//! Secrets.
+//! The key that signs a served cluster's service account tokens, for its API server and for the
+//! controller that fills Secrets.
 
 use std::sync::Arc;
 
@@ -25,8 +25,8 @@ pub(super) fn is_sent(services: &Services, verb: &str, kind: Kind) -> bool {
     populating.any(|row| services.controllers.has(row) && row.may_send(verb, kind, ""))
 }
 
-/// Gives the controllers a signing key if the one that creates tokens runs: this key, or a new one. The API server
-/// needs the same key.
+/// Gives the controllers a signing key if the one that creates tokens runs: this key, or a new one.
+/// The API server needs the same key.
 ///
 /// # Errors
 /// The system has no random numbers.

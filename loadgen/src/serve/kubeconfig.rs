@@ -7,9 +7,9 @@ use base64::prelude::BASE64_STANDARD;
 
 use super::access::{Login, reached_at};
 
-/// Formats a kubeconfig with one cluster and one context, both named `podstorm`. The user of that name has the token;
-/// another, `podstorm-certificate`, has the certificate if there is one. On plain HTTP kubectl does not send tokens; other
-/// clients do.
+/// Formats a kubeconfig with one cluster and one context, both named `podstorm`. The user of that
+/// name has the token; another, `podstorm-certificate`, has the certificate if there is one. On
+/// plain HTTP kubectl does not send tokens; other clients do.
 pub fn kubeconfig(address: SocketAddr, login: &Login) -> String {
     let address = reached_at(address);
     let server = match &login.authority {

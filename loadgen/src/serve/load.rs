@@ -1,5 +1,5 @@
-//! Loads the objects of files into the cluster of a server. Existing objects, which have a UID, are restored as from a
-//! backup, with status, UID and times. Other objects are created as by a client.
+//! Loads the objects of files into the cluster of a server. Existing objects, which have a UID, are
+//! restored as from a backup, with status, UID and times. Other objects are created as by a client.
 
 use std::sync::Arc;
 
@@ -28,8 +28,9 @@ pub struct Refused {
     pub problem: ApiError,
 }
 
-/// Loads objects, each after those that its admission needs; namespaces that are referenced but missing are created. If
-/// `accounts` is set, every namespace gets its account before pods are loaded.
+/// Loads objects, each after those that its admission needs; namespaces that are referenced but
+/// missing are created. If `accounts` is set, every namespace gets its account before pods are
+/// loaded.
 ///
 /// # Errors
 /// Returns the first object that the API server refuses.
@@ -84,15 +85,15 @@ pub(super) fn load(
     Ok(())
 }
 
-/// Specs as they came, by memory address and, if admission depends on it, namespace, and the pods that admission made of
-/// them: many pods share a spec.
+/// Specs as they came, by memory address and, if admission depends on it, namespace, and the pods
+/// that admission made of them: many pods share a spec.
 type Admitted = HashMap<(*const PodSpec, Str), (Arc<PodSpec>, Pod), RandomState>;
 
 /// How many of them are kept.
 const ADMITTED_MAX: usize = 1_000;
 
-/// Applies admission to new pods. New nodes do not get the taint of unready nodes: nodes of files are ready, and no
-/// controller here would remove it.
+/// Applies admission to new pods. New nodes do not get the taint of unready nodes: nodes of files
+/// are ready, and no controller here would remove it.
 ///
 /// # Errors
 /// 403 if admission refuses a pod.
@@ -124,11 +125,12 @@ fn admit(
     Ok(())
 }
 
-/// Gives every namespace the account `default`, which its new pods use, because the controller that normally creates it
-/// does not run yet.
+/// Gives every namespace the account `default`, which its new pods use, because the controller that
+/// normally creates it does not run yet.
 ///
 /// # Errors
-/// An account is refused, except if the namespace has it already, is terminating or is at its quota.
+/// An account is refused, except if the namespace has it already, is terminating or is at its
+/// quota.
 fn add_accounts(cluster: &Cluster, now: Now) -> Result<(), ApiError> {
     let accounts = cluster.api(Kind::SERVICE_ACCOUNT);
     for namespace in cluster.list::<Namespace>(None).0 {

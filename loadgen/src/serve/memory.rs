@@ -1,5 +1,5 @@
-//! The memory limit of the process: samples its memory ten times a second for the API server, which refuses expensive
-//! requests before the system kills the process.
+//! The memory limit of the process: samples its memory ten times a second for the API server, which
+//! refuses expensive requests before the system kills the process.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,8 +13,9 @@ use crate::settings::memory::memory_of_machine;
 const EVERY: Duration = Duration::from_millis(100);
 /// The share of the available memory that the server uses, in percent.
 const SHARE: u64 = 90;
-/// The share of the address space (`ulimit -v`), much of which threads and the allocator reserve without using memory:
-/// objects of a megabyte filled 30 % of 1 GB, 55 % of 1.5 GB and more than 50 % of 3 GB.
+/// The share of the address space (`ulimit -v`), much of which threads and the allocator reserve
+/// without using memory: objects of a megabyte filled 30 % of 1 GB, 55 % of 1.5 GB and more than 50
+/// % of 3 GB.
 const SHARE_OF_ADDRESSES: u64 = 25;
 
 /// Returns how much memory the process may use, in bytes; `None` if the system does not report it.
@@ -26,8 +27,8 @@ fn limit() -> Option<u64> {
     of_addresses.into_iter().chain(of_machine).min()
 }
 
-/// Samples the memory of the process until this is dropped, and reports it to the server. Does nothing if the system
-/// does not report the usage of processes, as Linux does.
+/// Samples the memory of the process until this is dropped, and reports it to the server. Does
+/// nothing if the system does not report the usage of processes, as Linux does.
 pub(crate) async fn observe(memory: Arc<Memory>, limit: Option<u64>) {
     if let Some(limit) = limit.or_else(self::limit) {
         while let Some(used) = used() {

@@ -1,4 +1,5 @@
-//! `loadgen serve`: a simulated cluster that runs until it is stopped, with its API server for any client.
+//! `loadgen serve`: a simulated cluster that runs until it is stopped, with its API server for any
+//! client.
 
 mod access;
 pub(crate) mod background;
@@ -58,17 +59,18 @@ const NAMESPACES: [&str; 4] = ["default", "kube-node-lease", "kube-public", "kub
 /// Options of a served cluster.
 #[derive(Debug)]
 pub struct ServeOptions {
-    /// Controllers, latencies, seed, engine. On the virtual engine time passes only when a client advances it, and every
-    /// write is followed by everything that is due immediately.
+    /// Controllers, latencies, seed, engine. On the virtual engine time passes only when a client
+    /// advances it, and every write is followed by everything that is due immediately.
     pub sim: SimOptions,
     /// Simulated nodes to create at startup, in addition to those of `objects`.
     pub nodes: u64,
     /// The most pods of each node.
     pub pods_per_node: u32,
-    /// The number of their zones, by the label `topology.kubernetes.io/zone`: `zone-1` and so on, round-robin; 0 for none.
+    /// The number of their zones, by the label `topology.kubernetes.io/zone`: `zone-1` and so on,
+    /// round-robin; 0 for none.
     pub zones: u64,
-    /// How long the cluster waits for silent nodes. A number set in `sim.services` takes precedence over the time
-    /// here.
+    /// How long the cluster waits for silent nodes. A number set in `sim.services` takes precedence
+    /// over the time here.
     pub node_times: NodeTimes,
     /// Behaviour of the nodes towards clients.
     pub rules: ClientRules,
@@ -78,17 +80,18 @@ pub struct ServeOptions {
     pub log_line: String,
     /// Whether the API server can reach the kubelets, which it asks for logs.
     pub reaches_kubelets: bool,
-    /// Whether to create the initial objects of a new cluster: priority classes, roles, priority levels and flow
-    /// schemas. Off by default for servers that a test embeds.
+    /// Whether to create the initial objects of a new cluster: priority classes, roles, priority
+    /// levels and flow schemas. Off by default for servers that a test embeds.
     pub bootstraps: bool,
-    /// The key that signs service account tokens; by default a new one. A token is valid in every cluster with the same key
-    /// in which its account has the same UID.
+    /// The key that signs service account tokens; by default a new one. A token is valid in every
+    /// cluster with the same key in which its account has the same UID.
     pub token_key: Option<TokenKey>,
 }
 
 impl Default for ServeOptions {
-    /// Returns three nodes, all controllers except those that [populate](podstorm::row::ControllerRow::populates) namespaces,
-    /// and pods that are ready immediately.
+    /// Returns three nodes, all controllers except those that
+    /// [populate](podstorm::row::ControllerRow::populates) namespaces, and pods that are ready
+    /// immediately.
     fn default() -> ServeOptions {
         let mut sim = SimOptions::new(EngineKind::Threads, 1);
         sim.services.controllers = Controllers::that(Rows::installed(), |row| !row.populates);
@@ -131,12 +134,14 @@ impl Served {
     /// Starts the cluster with its namespaces, nodes and objects.
     ///
     /// # Errors
-    /// The API server refuses an object ([`Refused`], boxed), or a feature gate is unknown or locked.
+    /// The API server refuses an object ([`Refused`], boxed), or a feature gate is unknown or
+    /// locked.
     pub fn start(options: ServeOptions) -> Result<Served> {
         Served::start_with(options, |api| api)
     }
 
-    /// Like [`start`](Served::start); `set_up` configures the API server: credentials, limits, a log.
+    /// Like [`start`](Served::start); `set_up` configures the API server: credentials, limits, a
+    /// log.
     ///
     /// # Errors
     /// The same as [`start`](Served::start).
@@ -224,9 +229,10 @@ impl Served {
         self.harness.now()
     }
 
-    /// Advances the time of a cluster on the virtual engine and returns the new time, once everything that is due until
-    /// then has happened. `None` on the threads engine, whose time passes by itself. Advancing by zero executes what is due
-    /// after writes to [`cluster`](Served::cluster).
+    /// Advances the time of a cluster on the virtual engine and returns the new time, once
+    /// everything that is due until then has happened. `None` on the threads engine, whose time
+    /// passes by itself. Advancing by zero executes what is due after writes to
+    /// [`cluster`](Served::cluster).
     pub fn advance(&self, by: Duration) -> Option<Now> {
         let by_ns = i64::try_from(by.as_nanos()).unwrap_or(i64::MAX);
         let now = self.harness.advance(by_ns);
@@ -240,9 +246,9 @@ impl Served {
         self.harness.cluster()
     }
 
-    /// Returns the requests of the ReplicaSet and ReplicationController controllers so far, including their event writers, by
-    /// `verb resource code`: `create pods 201`. They are in-process requests, which the API server neither counts nor
-    /// logs.
+    /// Returns the requests of the ReplicaSet and ReplicationController controllers so far,
+    /// including their event writers, by `verb resource code`: `create pods 201`. They are
+    /// in-process requests, which the API server neither counts nor logs.
     ///
     /// # Panics
     /// A part of the simulated cluster has panicked.
@@ -255,8 +261,8 @@ impl Served {
         &self.api
     }
 
-    /// Serves the listener until `stop` completes, with TLS if given. The cluster gets a Service `kubernetes` for its API
-    /// server when this is called.
+    /// Serves the listener until `stop` completes, with TLS if given. The cluster gets a Service
+    /// `kubernetes` for its API server when this is called.
     ///
     /// # Errors
     /// The listener fails, or the cluster refuses the Service.

@@ -1,4 +1,5 @@
-//! The Service `kubernetes`, through which pods of a cluster reach its API server, and its endpoints.
+//! The Service `kubernetes`, through which pods of a cluster reach its API server, and its
+//! endpoints.
 //!
 //! Source: `pkg/controlplane/controller/kubernetesservice` and `pkg/controlplane/reconcilers` of Kubernetes.
 
@@ -13,8 +14,8 @@ const NAME: &str = "kubernetes";
 /// The first Service address.
 const CLUSTER_IP: &str = "10.96.0.1";
 
-/// Creates the Service of a server that listens at an address, unless it exists; sets its Endpoints and EndpointSlice to
-/// this server, whatever they were.
+/// Creates the Service of a server that listens at an address, unless it exists; sets its Endpoints
+/// and EndpointSlice to this server, whatever they were.
 ///
 /// # Errors
 /// The API server refuses an object.

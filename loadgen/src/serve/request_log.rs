@@ -1,7 +1,7 @@
 //! A request log on its own thread: lines wait for a slow reader, requests don't.
 //!
-//! Requests append to a buffer under a lock; the thread takes the whole buffer and writes it without the lock. Lines that
-//! don't fit the buffer are dropped and counted.
+//! Requests append to a buffer under a lock; the thread takes the whole buffer and writes it
+//! without the lock. Lines that don't fit the buffer are dropped and counted.
 
 use std::fmt::Write as _;
 use std::io::{self, Write};

@@ -5,8 +5,8 @@ use std::io::{self, Write};
 use podstorm_apiserver::{Cluster, ListOptions};
 use podstorm_objects::json::Writer;
 
-/// Writes all objects, in the format of `kubectl get -A -o json`. Each kind is consistent, but kinds are read one after
-/// the other.
+/// Writes all objects, in the format of `kubectl get -A -o json`. Each kind is consistent, but
+/// kinds are read one after the other.
 ///
 /// # Errors
 /// Writing to `file` fails.

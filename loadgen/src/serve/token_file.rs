@@ -1,7 +1,7 @@
 //! `--token-auth-file`: each line has a token, its user, the user's UID and, in quotes, its groups.
 //!
-//! Source: `authentication/token/tokenfile` of Kubernetes' apiserver, which skips lines that are errors
-//! here.
+//! Source: `authentication/token/tokenfile` of Kubernetes' apiserver, which skips lines that are
+//! errors here.
 
 use std::collections::BTreeSet;
 use std::fs;

@@ -1,4 +1,5 @@
-//! `--service-account-signing-key-file` and `--service-account-key-file`: the keys of service account tokens.
+//! `--service-account-signing-key-file` and `--service-account-key-file`: the keys of service
+//! account tokens.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -6,11 +7,12 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result};
 use podstorm_http::{PublicKey, TokenKey};
 
-/// Reads the key that signs tokens from a file, or creates one, and adds the keys of other files whose tokens are
-/// accepted. `None` if no file is given.
+/// Reads the key that signs tokens from a file, or creates one, and adds the keys of other files
+/// whose tokens are accepted. `None` if no file is given.
 ///
 /// # Errors
-/// A file can't be read or contains no usable key (the error has its flag), or there are no random numbers for a new key.
+/// A file can't be read or contains no usable key (the error has its flag), or there are no random
+/// numbers for a new key.
 pub fn read_token_key(
     signing: Option<&PathBuf>,
     verifying: &[PathBuf],

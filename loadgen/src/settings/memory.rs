@@ -1,4 +1,5 @@
-//! Checks whether a size fits the machine: estimates the memory of a run and reads the available memory.
+//! Checks whether a size fits the machine: estimates the memory of a run and reads the available
+//! memory.
 
 use super::ClusterSize;
 use crate::units::{bytes_for_people, counted};
@@ -6,9 +7,9 @@ use crate::units::{bytes_for_people, counted};
 /// Bytes that every run needs: program, histograms, queues.
 const BASE_BYTES: u64 = 24 << 20;
 
-/// Bytes per pod: the server's copy, the controllers' index entries and ranking fields, the kubelet's
-/// record, and the share of the watch log for creation and deletion. Whole runs of `up-down` peaked at
-/// 1,160 to 1,250, with a node for every 20 pods and a ReplicaSet for every 50.
+/// Bytes per pod: the server's copy, the controllers' index entries and ranking fields, the
+/// kubelet's record, and the share of the watch log for creation and deletion. Whole runs of
+/// `up-down` peaked at 1,160 to 1,250, with a node for every 20 pods and a ReplicaSet for every 50.
 const BYTES_PER_POD: u64 = 1_300;
 
 /// Bytes per workload: object, template, totals, expectations, queue slot.
@@ -34,8 +35,8 @@ pub fn estimate_bytes(size: &ClusterSize) -> u64 {
     })
 }
 
-/// Returns the memory available to this process, in bytes: that of the machine, or of its control group if
-/// that is less. `None` if the system does not report it.
+/// Returns the memory available to this process, in bytes: that of the machine, or of its control
+/// group if that is less. `None` if the system does not report it.
 pub fn memory_of_machine() -> Option<u64> {
     let limits = [
         "/sys/fs/cgroup/memory.max",

@@ -1,12 +1,12 @@
-//! The resolved settings: everything that a run depends on, from flags and scenario, with defaults filled in, and
-//! checked. A result contains them, so that the run can be repeated.
+//! The resolved settings: everything that a run depends on, from flags and scenario, with defaults
+//! filled in, and checked. A result contains them, so that the run can be repeated.
 //!
-//! A new setting needs a field in `scenario::settings`, its resolved form here and in `resolve`, its conversion to a
-//! flag in `cli::effective` and in the table `FLAGS` of `compare::identity`, and a member of the simulation's options
-//! if the simulation uses it. Then publish both schemas: `loadgen schema scenario >
-//! loadgen/schemas/scenario.schema.json`, and the same with `result`. A flag for the generated objects of a workload is
-//! a `Flag` in the workload's folder; a feature gate, a number of workers or another number of a controller is in the
-//! controller's row.
+//! A new setting needs a field in `scenario::settings`, its resolved form here and in `resolve`,
+//! its conversion to a flag in `cli::effective` and in the table `FLAGS` of `compare::identity`,
+//! and a member of the simulation's options if the simulation uses it. Then publish both schemas:
+//! `loadgen schema scenario > loadgen/schemas/scenario.schema.json`, and the same with `result`. A
+//! flag for the generated objects of a workload is a `Flag` in the workload's folder; a feature
+//! gate, a number of workers or another number of a controller is in the controller's row.
 
 pub mod memory;
 pub mod resolve;
@@ -58,7 +58,8 @@ pub struct Settings {
     pub behaviour: Behaviour,
     /// Latencies of the simulated cluster.
     pub latency: LatencySettings,
-    /// How long after their start pods end whose restart policy is not `Always`, ns; absent if they keep running.
+    /// How long after their start pods end whose restart policy is not `Always`, ns; absent if they
+    /// keep running.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pod_run_time_ns: Option<i64>,
     /// The share of these pods that fails.
@@ -84,7 +85,8 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// Reports whether the scenario creates objects of this workload, by a step or in place of their parts.
+    /// Reports whether the scenario creates objects of this workload, by a step or in place of
+    /// their parts.
     pub(crate) fn creates(&self, workload: Workload) -> bool {
         let is_on = |makes: workloads::Makes| makes.switch.is_on(&self.workloads);
         self.scenario.creates(workload.kind()) || workload.makes().is_some_and(is_on)

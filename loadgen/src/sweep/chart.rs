@@ -1,5 +1,5 @@
-//! The geometry of charts: ticks of an axis, cells of a heat map and lines of a plot, in units of an SVG's view box. The
-//! page defines their style.
+//! The geometry of charts: ticks of an axis, cells of a heat map and lines of a plot, in units of
+//! an SVG's view box. The page defines their style.
 
 use serde_json::{Value as Json, json};
 
@@ -22,8 +22,8 @@ const CHARACTER: f64 = 7.2;
 /// The size of a plot's area.
 const PLOT: (f64, f64) = (420.0, 220.0);
 
-/// Returns the ticks of an axis from 0 to at least `most`: steps of 1, 2 or 5 times a power of ten or, for times from a
-/// minute on, of clock units.
+/// Returns the ticks of an axis from 0 to at least `most`: steps of 1, 2 or 5 times a power of ten
+/// or, for times from a minute on, of clock units.
 pub fn ticks(most: f64, unit: Unit) -> Vec<f64> {
     if !most.is_finite() || most <= 0.0 {
         return vec![0.0, 1.0];
@@ -63,8 +63,8 @@ fn width_of(text: &str) -> f64 {
     text.chars().count() as f64 * CHARACTER
 }
 
-/// Reports whether shades are logarithmic: if the greatest value is many times the least, most values would otherwise
-/// have the same shade.
+/// Reports whether shades are logarithmic: if the greatest value is many times the least, most
+/// values would otherwise have the same shade.
 pub fn is_logarithmic(least: f64, most: f64) -> bool {
     least > 0.0 && most >= 20.0 * least
 }
@@ -81,8 +81,8 @@ pub fn shade(value: f64, least: f64, most: f64) -> usize {
     ((share * SHADES as f64) as usize).min(SHADES - 1)
 }
 
-/// Lays out a heat map: the values of the first dimension from left to right, those of the second from bottom to top.
-/// `range` has the least and the greatest value of all maps that are compared.
+/// Lays out a heat map: the values of the first dimension from left to right, those of the second
+/// from bottom to top. `range` has the least and the greatest value of all maps that are compared.
 pub fn heat_map(
     names: [&str; 2],
     xs: &[String],
@@ -141,9 +141,9 @@ fn labels(texts: &[String], at: impl Fn(usize) -> (f64, f64)) -> Vec<Json> {
     texts.iter().enumerate().map(label).collect()
 }
 
-/// Lays out a plot: the values of the first dimension at equal distances, a line for each value of the second, from 0 to
-/// the greatest value. `legend_name` describes the lines, and is empty for a single one; `left_out` is the number of
-/// values of the second dimension without a line.
+/// Lays out a plot: the values of the first dimension at equal distances, a line for each value of
+/// the second, from 0 to the greatest value. `legend_name` describes the lines, and is empty for a
+/// single one; `left_out` is the number of values of the second dimension without a line.
 pub fn line_plot(
     names: [&str; 2],
     xs: &[String],
@@ -197,8 +197,8 @@ pub fn line_plot(
     })
 }
 
-/// Returns which of `count` values have a line: all, or as many as a reader can distinguish, evenly spaced, including
-/// the first and the last.
+/// Returns which of `count` values have a line: all, or as many as a reader can distinguish, evenly
+/// spaced, including the first and the last.
 fn chosen(count: usize) -> Vec<usize> {
     if count <= LINES_MAX {
         return (0..count).collect();

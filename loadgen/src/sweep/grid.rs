@@ -23,11 +23,13 @@ pub struct Grid {
 }
 
 impl Grid {
-    /// Parses the grid from every `--vary NAME=V1,V2,...`; the values of a repeated name are combined. If there is a `;`
-    /// among the values, it separates them, and commas are part of them.
+    /// Parses the grid from every `--vary NAME=V1,V2,...`; the values of a repeated name are
+    /// combined. If there is a `;` among the values, it separates them, and commas are part of
+    /// them.
     ///
     /// # Errors
-    /// A name or its values are missing, a value is given twice, or there are more cells than [`CELLS_MAX`].
+    /// A name or its values are missing, a value is given twice, or there are more cells than
+    /// [`CELLS_MAX`].
     pub fn parse(texts: &[String]) -> Result<Grid> {
         let mut dimensions: Vec<Dimension> = Vec::new();
         for text in texts {
@@ -117,7 +119,8 @@ fn dimension(text: &str) -> Result<Dimension> {
         bail!("--vary {text}: the name of a flag is missing; write such as {example}");
     }
     let by = if values.contains(';') { ';' } else { ',' };
-    // A trailing separator ends the list, so that one value may contain commas: `p50=3ms,p99=40ms;`.
+    // A trailing separator ends the list, so that one value may contain commas:
+    // `p50=3ms,p99=40ms;`.
     let values = values.trim();
     let values = values.strip_suffix(by).unwrap_or(values);
     let values: Vec<String> = values.split(by).map(|one| one.trim().to_owned()).collect();

@@ -1,9 +1,11 @@
-//! A scenario over a grid of settings: every cell is an independent seeded run, or one for each of several seeds.
+//! A scenario over a grid of settings: every cell is an independent seeded run, or one for each of
+//! several seeds.
 //!
-//! [`grid`] parses `--vary` and numbers the cells, [`work`] runs them on several threads, [`outcome`] summarizes cells and
-//! finds the cheapest one that meets every threshold, [`output`] writes the table, CSV and JSON, [`report`] the page with
-//! its charts; [`repeated`] summarizes the runs of one cell. The command line builds the settings of each cell from
-//! flags, so that values are parsed as in `loadgen run`.
+//! [`grid`] parses `--vary` and numbers the cells, [`work`] runs them on several threads,
+//! [`outcome`] summarizes cells and finds the cheapest one that meets every threshold, [`output`]
+//! writes the table, CSV and JSON, [`report`] the page with its charts; [`repeated`] summarizes the
+//! runs of one cell. The command line builds the settings of each cell from flags, so that values
+//! are parsed as in `loadgen run`.
 
 pub mod chart;
 pub mod grid;

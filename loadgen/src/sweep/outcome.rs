@@ -1,5 +1,5 @@
-//! The outcome of a sweep: for each cell the medians of its metrics and whether it meets the thresholds; and the
-//! cheapest cell that does.
+//! The outcome of a sweep: for each cell the medians of its metrics and whether it meets the
+//! thresholds; and the cheapest cell that does.
 
 use super::grid::Grid;
 use crate::compare::significance::median;
@@ -39,7 +39,8 @@ pub struct Sweep {
 }
 
 impl Sweep {
-    /// Summarizes the results, which are ordered by cell and seed. Cells with a missing run are left out.
+    /// Summarizes the results, which are ordered by cell and seed. Cells with a missing run are
+    /// left out.
     pub fn new(
         grid: Grid,
         seeds: Vec<u64>,
@@ -83,8 +84,8 @@ impl Sweep {
         dimensions.iter().any(|dimension| dimension.name == "seed")
     }
 
-    /// Returns the cheapest cell that meets every threshold: the first in grid order, in which the first value of each
-    /// dimension is its cheapest and the first dimension matters most.
+    /// Returns the cheapest cell that meets every threshold: the first in grid order, in which the
+    /// first value of each dimension is its cheapest and the first dimension matters most.
     pub fn cheapest(&self) -> Option<&Cell> {
         self.cells.iter().find(|cell| cell.meets == Some(true))
     }

@@ -15,8 +15,8 @@ const SCHEMA_VERSION: u32 = 2;
 /// The most cells that the terminal shows; files contain all of them.
 const CELLS_SHOWN: usize = 250;
 
-/// Formats the table for the terminal, one line per cell, and the conclusion. `command` returns the command that repeats
-/// a cell.
+/// Formats the table for the terminal, one line per cell, and the conclusion. `command` returns the
+/// command that repeats a cell.
 pub fn table(sweep: &Sweep, command: &dyn Fn(&Cell) -> String) -> String {
     let mut text = String::new();
     let dimensions = sweep.grid.dimensions.len();

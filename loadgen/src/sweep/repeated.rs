@@ -1,5 +1,5 @@
-//! Repeated runs of one scenario with different seeds: mean and spread of every metric, the median run, and whether other
-//! processes took processors that a run needed.
+//! Repeated runs of one scenario with different seeds: mean and spread of every metric, the median
+//! run, and whether other processes took processors that a run needed.
 
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -13,7 +13,8 @@ use crate::text::columns::columns;
 /// The version of the JSON's schema; incremented when a member changes its meaning or is removed.
 const SCHEMA_VERSION: u32 = 1;
 
-/// The shortest run, in seconds, for which the CPU time of other processes is meaningful: the system counts in hundredths.
+/// The shortest run, in seconds, for which the CPU time of other processes is meaningful: the
+/// system counts in hundredths.
 const SHORTEST: f64 = 0.2;
 
 /// The spread of the values of one metric.
@@ -159,8 +160,8 @@ pub fn json(results: &[RunResult], wanted: usize) -> Value {
     })
 }
 
-/// Returns the median run by elapsed time; by the slowest convergences if that is equal, then by seed. The earlier of the
-/// middle two of an even number.
+/// Returns the median run by elapsed time; by the slowest convergences if that is equal, then by
+/// seed. The earlier of the middle two of an even number.
 pub fn median_run(results: &[RunResult]) -> Option<&RunResult> {
     let mut order: Vec<&RunResult> = results.iter().collect();
     order.sort_by(|a, b| {
@@ -199,8 +200,9 @@ pub fn crowded(results: &[RunResult]) -> Option<String> {
     ))
 }
 
-/// Returns how many processors others used on average, if the run could have used more than they left: the machine was
-/// full, and the rest was less than the run wanted. A run that only waits leaves processors idle.
+/// Returns how many processors others used on average, if the run could have used more than they
+/// left: the machine was full, and the rest was less than the run wanted. A run that only waits
+/// leaves processors idle.
 fn taken_by_others(host: &Host, wanted: usize) -> Option<f64> {
     let others = host.other_cpu_seconds? / host.wall_seconds;
     let own = host.cpu_seconds / host.wall_seconds;

@@ -1,5 +1,5 @@
-//! The page of a sweep: self-contained HTML with a heat map and a line plot for each metric, the table, and the settings.
-//! Its style is in `report.html`.
+//! The page of a sweep: self-contained HTML with a heat map and a line plot for each metric, the
+//! table, and the settings. Its style is in `report.html`.
 
 use minijinja::Value as Html;
 use minijinja::value::Serde;

@@ -1,5 +1,5 @@
-//! Runs the cells of a sweep on several threads. Runs are independent, so the outcome does not depend on the number of
-//! threads.
+//! Runs the cells of a sweep on several threads. Runs are independent, so the outcome does not
+//! depend on the number of threads.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -22,8 +22,9 @@ pub struct RunPlan {
     pub keeps_host: bool,
 }
 
-/// Runs every plan, `threads` at a time, and returns the results in the order of the plans; runs that `cancel` cut short
-/// or prevented have none. `told` is called after each with the number of finished runs.
+/// Runs every plan, `threads` at a time, and returns the results in the order of the plans; runs
+/// that `cancel` cut short or prevented have none. `told` is called after each with the number of
+/// finished runs.
 ///
 /// # Panics
 /// A run panics.

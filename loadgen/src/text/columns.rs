@@ -2,8 +2,8 @@
 
 use comfy_table::{CellAlignment, Table, presets};
 
-/// Formats rows under their header; columns that `is_text` selects are aligned to the left, others, with numbers, to the
-/// right.
+/// Formats rows under their header; columns that `is_text` selects are aligned to the left, others,
+/// with numbers, to the right.
 pub(crate) fn columns(
     header: &[String],
     rows: &[Vec<String>],

@@ -1,5 +1,5 @@
-//! JSON formatting: each member on its own line, but a list of numbers on one line, so that a time series of a thousand
-//! samples takes a dozen lines instead of ten thousand.
+//! JSON formatting: each member on its own line, but a list of numbers on one line, so that a time
+//! series of a thousand samples takes a dozen lines instead of ten thousand.
 
 use std::io::{self, Write};
 

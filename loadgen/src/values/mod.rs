@@ -1,5 +1,5 @@
-//! Values as users write them, on the command line and in scenario files: sizes (`100k`), durations (`500ms`), rates
-//! (`20/s`), latencies, percentages. An error in a file has the line of the value.
+//! Values as users write them, on the command line and in scenario files: sizes (`100k`), durations
+//! (`500ms`), rates (`20/s`), latencies, percentages. An error in a file has the line of the value.
 
 mod amount;
 mod limit;
@@ -54,8 +54,8 @@ impl<T: FromStr<Err = String>> Visitor<'_> for Word<T> {
     }
 }
 
-/// Implements the file format and schema of a type with `FromStr` and `Display`: its name in the schema, its form, and
-/// whether unquoted numbers are allowed.
+/// Implements the file format and schema of a type with `FromStr` and `Display`: its name in the
+/// schema, its form, and whether unquoted numbers are allowed.
 macro_rules! written {
     ($type:ty, $name:literal, $form:literal, number: $number:literal) => {
         impl<'de> Deserialize<'de> for $type {
@@ -185,13 +185,14 @@ impl ValueEnum for EngineName {
 }
 
 impl Percent {
-    /// Returns this share of `whole`, rounded down; a result that differs from an integer only by rounding errors counts as
-    /// this integer.
+    /// Returns this share of `whole`, rounded down; a result that differs from an integer only by
+    /// rounding errors counts as this integer.
     pub fn of(self, whole: u64) -> u64 {
         self.exactly(whole).floor() as u64
     }
 
-    /// Returns this share of `whole`, rounded up, so that it is at least one unless the share is zero.
+    /// Returns this share of `whole`, rounded up, so that it is at least one unless the share is
+    /// zero.
     pub fn some_of(self, whole: u64) -> u64 {
         self.exactly(whole).ceil() as u64
     }

@@ -1,5 +1,5 @@
-//! The questions and answers of `loadgen explain` about workloads: which pods of an owner go and why, and what a rollout
-//! does next.
+//! The questions and answers of `loadgen explain` about workloads: which pods of an owner go and
+//! why, and what a rollout does next.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};

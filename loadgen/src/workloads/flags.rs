@@ -1,5 +1,5 @@
-//! Flags for generated objects of workloads. Each is a flag of `loadgen run`, a member of scenario files under the same
-//! name, a property of their schema, and a member of results.
+//! Flags for generated objects of workloads. Each is a flag of `loadgen run`, a member of scenario
+//! files under the same name, a property of their schema, and a member of results.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;

@@ -1,14 +1,15 @@
-//! The laboratory's knowledge of each kind of workload: a folder for each, which defines how its objects are generated
-//! and changed, and when they are converged; and a line in [`ALL`].
+//! The laboratory's knowledge of each kind of workload: a folder for each, which defines how its
+//! objects are generated and changed, and when they are converged; and a line in [`ALL`].
 //!
-//! A workload owns pods ([`OwnsPods`]), has rollouts that its status reports ([`RollsOut`]), or finishes once its pods
-//! have finished ([`Finishes`]). StatefulSets own pods and have rollouts.
+//! A workload owns pods ([`OwnsPods`]), has rollouts that its status reports ([`RollsOut`]), or
+//! finishes once its pods have finished ([`Finishes`]). StatefulSets own pods and have rollouts.
 //!
-//! `run::phases` plays scenarios for every workload of the list and names none: it counts the pods of owners by their
-//! demand, and follows rollouts and workloads that finish. It finds a workload whose pods belong to others through their
-//! controller references. `scenario`, `settings`, `size` and `result`, which are above this module, iterate over the list
-//! too. A workload therefore gets its flags, its step `create<Kind>s`, its members of results and its flag of `explain`
-//! only from its folder.
+//! `run::phases` plays scenarios for every workload of the list and names none: it counts the pods
+//! of owners by their demand, and follows rollouts and workloads that finish. It finds a workload
+//! whose pods belong to others through their controller references. `scenario`, `settings`, `size`
+//! and `result`, which are above this module, iterate over the list too. A workload therefore gets
+//! its flags, its step `create<Kind>s`, its members of results and its flag of `explain` only from
+//! its folder.
 
 mod deployment;
 pub mod explain;
@@ -63,7 +64,8 @@ pub(crate) trait LaboratoryWorkload: Debug + Sync {
     /// Returns the kind.
     fn kind(&self) -> Kind;
 
-    /// Reports whether every run has such objects, even with files, because controllers of other workloads create them.
+    /// Reports whether every run has such objects, even with files, because controllers of other
+    /// workloads create them.
     fn is_in_every_run(&self) -> bool {
         false
     }
@@ -88,7 +90,8 @@ pub(crate) trait LaboratoryWorkload: Debug + Sync {
         None
     }
 
-    /// Returns the kind of the objects that its controller creates, and the switch that creates it in their place.
+    /// Returns the kind of the objects that its controller creates, and the switch that creates it
+    /// in their place.
     fn makes(&self) -> Option<Makes> {
         None
     }
@@ -146,8 +149,8 @@ pub(crate) trait LaboratoryWorkload: Debug + Sync {
     }
 }
 
-/// Operations on objects that are controllers of pods. Each method takes an object of the workload's kind and returns
-/// `None` for any other.
+/// Operations on objects that are controllers of pods. Each method takes an object of the
+/// workload's kind and returns `None` for any other.
 pub(crate) trait OwnsPods: Sync {
     /// Returns what an object requests, and what its status reports.
     fn demand(&self, object: &dyn Object) -> Option<Demand>;
@@ -155,8 +158,8 @@ pub(crate) trait OwnsPods: Sync {
     /// Returns the labels by which an object selects its pods.
     fn selected_labels(&self, object: &dyn Object) -> Option<Labels>;
 
-    /// Returns a pod as object `number` of a generated cluster creates it, with this owner if there is one. `None` for a
-    /// kind that comes only from files.
+    /// Returns a pod as object `number` of a generated cluster creates it, with this owner if there
+    /// is one. `None` for a kind that comes only from files.
     fn pod(&self, number: u64, owner: Option<&ObjectMeta>, objects: &Objects) -> Option<Pod>;
 
     /// Returns a new object in place of a deleted one.
@@ -170,7 +173,8 @@ pub(crate) trait OwnsPods: Sync {
         Vec::new()
     }
 
-    /// Reports whether a status describes individual pods, not only their number: see [`audit`](OwnsPods::audit).
+    /// Reports whether a status describes individual pods, not only their number: see
+    /// [`audit`](OwnsPods::audit).
     fn audits_pods(&self) -> bool {
         false
     }
@@ -188,7 +192,8 @@ pub(crate) trait OwnsPods: Sync {
         false
     }
 
-    /// Returns the next revision of an object, without pods so far. `None` for a kind without successors.
+    /// Returns the next revision of an object, without pods so far. `None` for a kind without
+    /// successors.
     fn successor(&self, _object: &dyn Object, _revision: u32) -> Option<AnyObject> {
         None
     }
@@ -196,7 +201,8 @@ pub(crate) trait OwnsPods: Sync {
 
 /// Operations on objects whose changes their own controller rolls out.
 pub(crate) trait RollsOut: Sync {
-    /// Returns the progress of the rollout of an object's newest spec; `None` for an object of another kind.
+    /// Returns the progress of the rollout of an object's newest spec; `None` for an object of
+    /// another kind.
     fn progress(&self, object: &dyn Object) -> Option<Progress>;
 
     /// Writes the limits of rolling updates into a spec.
@@ -247,7 +253,8 @@ pub(crate) struct NameFlag {
 pub(crate) struct Makes {
     /// Their kind.
     pub(crate) kind: Kind,
-    /// The switch that creates the workload's own objects where a scenario creates these objects as parts of them.
+    /// The switch that creates the workload's own objects where a scenario creates these objects as
+    /// parts of them.
     pub(crate) switch: &'static Flag,
 }
 
@@ -354,7 +361,8 @@ pub(crate) fn warnings(objects: &[InputObject]) -> Vec<String> {
     finishing.flat_map(|it| it.warnings(objects)).collect()
 }
 
-/// Formats the number of controllers of pods by kind, without zeros: `3 ReplicaSets, 1 ReplicationController`.
+/// Formats the number of controllers of pods by kind, without zeros:
+/// `3 ReplicaSets, 1 ReplicationController`.
 pub(crate) fn owners_in_words(count: impl Fn(Kind) -> u64) -> String {
     let finishing = ALL.into_iter().filter(|it| it.finishes().is_some());
     let counts = owners().chain(finishing);
@@ -389,7 +397,8 @@ pub(crate) fn default_kind() -> (Kind, Sizes) {
         .expect("the owner of generated pods has size flags")
 }
 
-/// Returns the flags that size the generated objects of a kind: its own, or those of the objects its controller creates.
+/// Returns the flags that size the generated objects of a kind: its own, or those of the objects
+/// its controller creates.
 pub(crate) fn sizes_of(kind: Kind) -> Sizes {
     let workload = of(kind);
     let made = |it: Workload| it.makes().and_then(|makes| of(makes.kind)?.sizes());

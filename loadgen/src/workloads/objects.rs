@@ -1,4 +1,5 @@
-//! Generates a cluster: namespaces, nodes, and the parts that its workloads share. All pods have the same spec.
+//! Generates a cluster: namespaces, nodes, and the parts that its workloads share. All pods have
+//! the same spec.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -20,13 +21,14 @@ use super::flags::FlagValues;
 pub(crate) struct Objects {
     size: ClusterSize,
     namespaces: Vec<Str>,
-    /// The groups of the scenario, if any: the number of workloads up to the end of each, and their pods.
+    /// The groups of the scenario, if any: the number of workloads up to the end of each, and their
+    /// pods.
     groups: Vec<(u64, i32)>,
     /// Labels that the scenario's pod template adds to every pod.
     labels: Labels,
     annotations: Labels,
-    /// Shared by every pod of every workload, with all defaults set, so that the server has nothing to add and need not copy
-    /// it.
+    /// Shared by every pod of every workload, with all defaults set, so that the server has nothing
+    /// to add and need not copy it.
     pod_spec: Arc<PodSpec>,
     /// Whether nodes have a label with their name even without zones.
     pub(crate) labels_nodes: bool,
@@ -37,7 +39,8 @@ pub(crate) struct Objects {
 }
 
 impl Objects {
-    /// Creates the generator for this size; without a template pods are small web servers with defaults set.
+    /// Creates the generator for this size; without a template pods are small web servers with
+    /// defaults set.
     pub(crate) fn new(size: ClusterSize, template: Option<Arc<PodTemplate>>) -> Objects {
         let count = size.namespaces.max(1);
         let (labels, annotations, pod_spec) = match template {
@@ -127,7 +130,8 @@ impl Objects {
         &self.namespaces[(number % self.namespaces.len() as u64) as usize]
     }
 
-    /// Returns how many pods workload `number` has at 100 %: its group's number, or as even a share as possible.
+    /// Returns how many pods workload `number` has at 100 %: its group's number, or as even a share
+    /// as possible.
     pub(crate) fn share(&self, number: u64) -> i32 {
         if !self.groups.is_empty() {
             let at = self.groups.partition_point(|(end, _)| *end <= number);

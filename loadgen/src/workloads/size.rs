@@ -35,12 +35,12 @@ pub struct ClusterSize {
     pub namespaces: u64,
     /// How many pods fit on a node.
     pub pods_per_node: u32,
-    /// Groups of workloads: the number of workloads in each, and the pods of each workload. If several kinds are generated,
-    /// each kind is a group. Empty if all are as equal as possible.
+    /// Groups of workloads: the number of workloads in each, and the pods of each workload. If
+    /// several kinds are generated, each kind is a group. Empty if all are as equal as possible.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub groups: Vec<(u64, i32)>,
-    /// With groups, the requested number of pods: `pods` is what whole workloads of the groups' sizes make of
-    /// it.
+    /// With groups, the requested number of pods: `pods` is what whole workloads of the groups'
+    /// sizes make of it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pods_asked: Option<u64>,
 }
@@ -76,7 +76,8 @@ impl ClusterSize {
     }
 }
 
-/// The number of workloads of each generated kind, in the order in which the scenario first creates each.
+/// The number of workloads of each generated kind, in the order in which the scenario first creates
+/// each.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WorkloadCounts(pub(crate) Vec<WorkloadCount>);
 

@@ -1,5 +1,5 @@
-//! Disabled controllers of a served cluster, and the requests that another controller manager makes in their
-//! place.
+//! Disabled controllers of a served cluster, and the requests that another controller manager makes
+//! in their place.
 
 use k8s_openapi::api::apps::v1::ReplicaSet;
 use k8s_openapi::api::core::v1::{Namespace, NamespaceStatus, Pod};
@@ -61,7 +61,8 @@ async fn an_external_garbage_collector_can_orphan_dependents() {
     assert!([409, 422].contains(&refused.code), "{refused:?}");
     let freed = pods.patch("a", &params, &strip(uid("a").await)).await;
     assert!(freed.expect("it exists").owner_references().is_empty());
-    // Where strategic patches are not supported, it sends merge patches, and retries if the kubelet was faster.
+    // Where strategic patches are not supported, it sends merge patches, and retries if the kubelet
+    // was faster.
     let freed = loop {
         let version = pods.get("b").await.expect("it exists").resource_version();
         let merge = json!({"metadata": {"resourceVersion": version, "ownerReferences": null}});
@@ -205,8 +206,9 @@ fn with_scratch() -> Value {
         "volumes": [{"name": "scratch", "ephemeral": {"volumeClaimTemplate": template}}]}})
 }
 
-/// Starts a cluster on virtual time with these controllers. Scheduler and kubelets write no Events: while time stands still
-/// these would have the same names as the controllers' Events about the same pod.
+/// Starts a cluster on virtual time with these controllers. Scheduler and kubelets write no Events:
+/// while time stands still these would have the same names as the controllers' Events about the
+/// same pod.
 pub(super) fn serve_virtual(controllers: &[&str]) -> Served {
     let mut options = options();
     options.rules.pod_events = false;

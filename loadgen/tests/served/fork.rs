@@ -7,8 +7,8 @@ use super::*;
 
 const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
 
-/// Returns a cluster with work in progress: pods that start, one that terminates, a custom kind that terminates, an object
-/// that waits for its finalizer, a namespace that terminates.
+/// Returns a cluster with work in progress: pods that start, one that terminates, a custom kind
+/// that terminates, an object that waits for its finalizer, a namespace that terminates.
 async fn busy() -> Served {
     let served = start();
     create(&served, DEFINITIONS, definition()).await;
@@ -77,7 +77,8 @@ async fn work_in_progress_continues_in_a_fork() {
     assert_eq!(texts(&old, "name").len(), 2, "{old}");
     advance(&fork, 3);
     assert_eq!(ready(&fork, "new").await, 3);
-    // Objects that only waited for finalizers are removed without them, and their namespace with them.
+    // Objects that only waited for finalizers are removed without them, and their namespace with
+    // them.
     let free = json!({"metadata": {"finalizers": null}});
     let widget = format!("{WIDGETS}/w");
     assert_eq!(send(&fork, "PATCH", &widget, free.clone()).await.0, 200);

@@ -1,4 +1,5 @@
-//! A complete cluster: namespaces with their account and root certificate, pods with tokens, and Secrets with tokens.
+//! A complete cluster: namespaces with their account and root certificate, pods with tokens, and
+//! Secrets with tokens.
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;

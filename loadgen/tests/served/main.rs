@@ -1,5 +1,5 @@
-//! A served cluster: on virtual time and real time, loaded from files, forked, with external controllers and with kube-rs
-//! as its client.
+//! A served cluster: on virtual time and real time, loaded from files, forked, with external
+//! controllers and with kube-rs as its client.
 
 mod client;
 mod controllers;

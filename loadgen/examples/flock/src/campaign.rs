@@ -280,8 +280,8 @@ impl Users for FlockUsers {
         self.touch(simulation);
     }
 
-    /// Keeps pods from reaching their maximum age in the quiet period. A Flock may be created again after
-    /// [`put_right`](Users::put_right).
+    /// Keeps pods from reaching their maximum age in the quiet period. A Flock may be created again
+    /// after [`put_right`](Users::put_right).
     fn touch(&mut self, simulation: &mut Simulation) {
         for planned in &*Arc::clone(&self.planned) {
             self.act(simulation, &FlockAction::MaxAge(planned.name.clone(), None));

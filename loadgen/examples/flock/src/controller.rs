@@ -1,9 +1,10 @@
 //! The controller of Flocks. A Flock wants `size` pods, none older than `maxAgeSeconds`, and a ConfigMap `NAME-roster`
 //! that lists them.
 //!
-//! A sync deletes surplus pods and those that are too old, or otherwise creates missing ones, in batches of 1, 2, 4, ….
-//! Until the cache shows the result, further syncs of the Flock create and delete nothing. Then the sync writes the roster
-//! and the status. It ends with a delayed sync for when the oldest pod gets too old, or with a retry if a request failed.
+//! A sync deletes surplus pods and those that are too old, or otherwise creates missing ones, in
+//! batches of 1, 2, 4, …. Until the cache shows the result, further syncs of the Flock create and
+//! delete nothing. Then the sync writes the roster and the status. It ends with a delayed sync for
+//! when the oldest pod gets too old, or with a retry if a request failed.
 
 use std::sync::Arc;
 
@@ -143,8 +144,8 @@ impl Controller {
         Ok(left_ns.map_or(End::Forget, End::After))
     }
 
-    /// Returns the write of the roster, unless it is up to date. A roster without a controller is adopted; for one of another
-    /// controller the sync fails until it is deleted.
+    /// Returns the write of the roster, unless it is up to date. A roster without a controller is
+    /// adopted; for one of another controller the sync fails until it is deleted.
     fn roster(
         &self,
         flock: &DynamicObject,

@@ -1,4 +1,5 @@
-//! `loadgen` with an additional controller for Flocks: `flock serve`, `flock fuzz --workload flock`.
+//! `loadgen` with an additional controller for Flocks: `flock serve`,
+//! `flock fuzz --workload flock`.
 
 mod campaign;
 mod controller;

@@ -1,5 +1,5 @@
-//! Builds the cells of a sweep from its flags. Each cell parses a command line as `loadgen run` would, so every
-//! flag can vary and errors are the same, prefixed with the cell or value.
+//! Builds the cells of a sweep from its flags. Each cell parses a command line as `loadgen run`
+//! would, so every flag can vary and errors are the same, prefixed with the cell or value.
 
 use std::collections::BTreeMap;
 use std::io;

@@ -81,13 +81,14 @@ pub(super) struct SweepFlags {
     #[arg(long, value_name = "NAME=V1,V2,...", help_heading = "Sweep")]
     vary: Vec<String>,
 
-    /// Run each cell with this number of seeds, starting at --seed, and show the median [default: 1]
+    /// Run each cell with this number of seeds, starting at --seed, and show the median [default:
+    /// 1]
     #[arg(long, value_name = "NUMBER", value_parser = parse_size, allow_hyphen_values = true,
           help_heading = "Sweep")]
     seeds: Option<u64>,
 
-    /// A bound on a metric, as for `loadgen run`; marks the cells that meet all bounds and names the
-    /// cheapest; repeatable
+    /// A bound on a metric, as for `loadgen run`; marks the cells that meet all bounds and names
+    /// the cheapest; repeatable
     #[arg(long = "threshold", value_name = "TEXT", help_heading = "Sweep")]
     thresholds: Vec<Threshold>,
 
@@ -145,7 +146,8 @@ pub(super) fn run(flags: &SweepFlags) -> Result<u8> {
     };
     let metrics = metrics(flags, plans.iter().all(ends));
 
-    // Thresholds of a single scenario apply to every cell; with several scenarios they apply to none.
+    // Thresholds of a single scenario apply to every cell; with several scenarios they apply to
+    // none.
     let mut scenarios = plans.iter().map(|plan| &plan.settings.scenario);
     let mut thresholds = match scenarios.next() {
         Some(first) if scenarios.all(|other| other == first) => first.bounds(),

@@ -1,8 +1,9 @@
 //! Scales, ticks and paths: converts numbers to the parts of an SVG and its labels.
 //!
-//! Coordinates lie in a square of [`SIDE`] that the page stretches over the chart, with 0 at the top. Labels are
-//! positioned next to it in percent, so that text keeps its size on every screen. Shapes have classes instead of
-//! colours, so that the page follows the reader's light or dark mode.
+//! Coordinates lie in a square of [`SIDE`] that the page stretches over the chart, with 0 at the
+//! top. Labels are positioned next to it in percent, so that text keeps its size on every screen.
+//! Shapes have classes instead of colours, so that the page follows the reader's light or dark
+//! mode.
 
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -64,7 +65,8 @@ fn ticks(end: f64, step: f64, label: impl Fn(f64) -> String) -> Vec<Tick> {
     (0..=count).map(tick).collect()
 }
 
-/// Returns an axis that ends at a round number above `max`. Its ticks are whole numbers if `is_whole` is set.
+/// Returns an axis that ends at a round number above `max`. Its ticks are whole numbers if
+/// `is_whole` is set.
 pub(super) fn axis(max: f64, is_whole: bool, title: &str) -> Axis {
     let least = if is_whole { 1.0 } else { 0.0 };
     let step = round_step(max, TICKS).max(least);
@@ -134,8 +136,8 @@ pub(super) fn steps(x: &Axis, y: &Axis, along: &[f64], values: &[f64]) -> String
     path
 }
 
-/// Returns the rate of a counter per unit of `along`, over equal intervals: the ends of the intervals, and the
-/// rate in each.
+/// Returns the rate of a counter per unit of `along`, over equal intervals: the ends of the
+/// intervals, and the rate in each.
 pub(super) fn rates(along: &[f64], counter: &[u64], intervals: usize) -> (Vec<f64>, Vec<f64>) {
     let (Some(&end), Some(&first)) = (along.last(), counter.first()) else {
         return (Vec::new(), Vec::new());
@@ -163,9 +165,10 @@ pub(super) fn rates(along: &[f64], counter: &[u64], intervals: usize) -> (Vec<f6
     (ends, rates)
 }
 
-/// Returns the chart of a distribution: bars over buckets whose bounds grow by a constant factor, so all bars have
-/// the same width and the axis is logarithmic; axes; and marks, vertical lines with names. The name of a mark is
-/// placed before it if there is no space after it. `None` for fewer than two buckets.
+/// Returns the chart of a distribution: bars over buckets whose bounds grow by a constant factor,
+/// so all bars have the same width and the axis is logarithmic; axes; and marks, vertical lines
+/// with names. The name of a mark is placed before it if there is no space after it. `None` for
+/// fewer than two buckets.
 pub(super) fn distribution(buckets: &[Bucket], quantiles: &Quantiles) -> Option<Value> {
     let buckets = &without_gap(buckets)[..];
     if buckets.len() < 2 {
@@ -211,8 +214,8 @@ fn range(bucket: &Bucket) -> String {
     format!("{} to {}", seconds_for_people(from), seconds_for_people(to))
 }
 
-/// Returns the buckets without the decades between zero, which is the first bucket, and the smallest duration: the
-/// zero bucket is then adjacent to the others.
+/// Returns the buckets without the decades between zero, which is the first bucket, and the
+/// smallest duration: the zero bucket is then adjacent to the others.
 fn without_gap(buckets: &[Bucket]) -> Vec<Bucket> {
     let mut shown = buckets.to_vec();
     let used = shown.iter().skip(1).position(|bucket| bucket.count > 0);

@@ -1,4 +1,5 @@
-//! `--report`: a run as one self-contained page that needs no network and is complete without scripts.
+//! `--report`: a run as one self-contained page that needs no network and is complete without
+//! scripts.
 
 mod charts;
 mod tables;
@@ -217,7 +218,8 @@ fn line_charts(result: &RunResult, x: &Axis, places: &[f64], timeless: bool) -> 
     vec![pods, queue, calls]
 }
 
-/// Returns the distributions: a chart or the reason why there is none (`instead`), statistics, and those of each phase.
+/// Returns the distributions: a chart or the reason why there is none (`instead`), statistics, and
+/// those of each phase.
 fn latencies(result: &RunResult) -> Vec<Value> {
     let histograms = &result.histograms;
     type Of = fn(&Phase) -> &Quantiles;

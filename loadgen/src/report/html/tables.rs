@@ -10,7 +10,8 @@ use crate::units::{
     bytes_for_people, count_for_people as count, number_for_people, seconds_for_people,
 };
 
-/// Rows of the slowest ReplicaSets: name, time, width of the bar in percent, phase, whether it converged.
+/// Rows of the slowest ReplicaSets: name, time, width of the bar in percent, phase, whether it
+/// converged.
 pub(super) fn slowest(result: &RunResult) -> Vec<(String, String, f64, String, bool)> {
     let all = result.slowest_workloads.iter();
     let most = all.clone().map(|one| one.seconds).fold(0.0, f64::max);
@@ -78,7 +79,8 @@ pub(super) fn wasted(result: &RunResult) -> [(&'static str, String, bool); 6] {
     .map(|(name, number)| (name, count(number), number > 0))
 }
 
-/// Builds tables of two columns, each with title, headings and rows. Tables without rows are left out.
+/// Builds tables of two columns, each with title, headings and rows. Tables without rows are left
+/// out.
 fn tables<const N: usize>(all: [(&str, &str, &str, Value); N]) -> Vec<Value> {
     let some = all.into_iter().filter(|(.., rows)| *rows != json!([]));
     some.map(|(title, left, right, rows)| {

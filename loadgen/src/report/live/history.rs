@@ -1,5 +1,5 @@
-//! The view's record of a run: a bounded number of samples of the whole run, and all recent ones for rates and the
-//! time left. Times are seconds of real time since the start.
+//! The view's record of a run: a bounded number of samples of the whole run, and all recent ones
+//! for rates and the time left. Times are seconds of real time since the start.
 
 use std::collections::VecDeque;
 

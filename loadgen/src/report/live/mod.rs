@@ -1,8 +1,9 @@
 //! `--tui`: shows the run full screen on standard error (ratatui).
 //!
-//! The run reports its progress a few times a second ([`Observer`]), at the cost of a lock and a copy. A separate
-//! thread draws it and reads the keys. `q` and Ctrl-C interrupt the run like SIGINT. However the run ends, the
-//! terminal is restored (`screen`) before anything else is printed.
+//! The run reports its progress a few times a second ([`Observer`]), at the cost of a lock and a
+//! copy. A separate thread draws it and reads the keys. `q` and Ctrl-C interrupt the run like
+//! SIGINT. However the run ends, the terminal is restored (`screen`) before anything else is
+//! printed.
 
 mod history;
 mod plots;
@@ -154,7 +155,8 @@ impl LiveView {
         Ok(view)
     }
 
-    /// Restores the screen. Does not wait for the drawing thread, whose further output is discarded.
+    /// Restores the screen. Does not wait for the drawing thread, whose further output is
+    /// discarded.
     pub fn finish(&self) {
         // Relaxed: see `Shared::is_over`.
         self.shared.over.store(true, Ordering::Relaxed);

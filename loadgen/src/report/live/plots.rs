@@ -1,5 +1,5 @@
-//! Plots over time: pods as lines over the whole run; rate and queue as bars over the current phase. The time is real
-//! time, also on the virtual engine.
+//! Plots over time: pods as lines over the whole run; rate and queue as bars over the current
+//! phase. The time is real time, also on the virtual engine.
 
 use ratatui::buffer::Buffer;
 use ratatui::layout::{Alignment, Constraint, Layout, Rect};

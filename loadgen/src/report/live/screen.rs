@@ -1,7 +1,7 @@
 //! The terminal on standard error: taken over for the view, and restored in all cases.
 //!
-//! A frame is collected and written in one piece under a lock, which also guards whether the screen is still taken:
-//! nothing is drawn after it was restored.
+//! A frame is collected and written in one piece under a lock, which also guards whether the screen
+//! is still taken: nothing is drawn after it was restored.
 
 use std::io::{self, Write};
 use std::panic;
@@ -31,7 +31,8 @@ fn taken() -> MutexGuard<'static, Option<Taken>> {
     TAKEN.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Takes over the screen; returns true if keys can be read. A panic restores it before it is reported.
+/// Takes over the screen; returns true if keys can be read. A panic restores it before it is
+/// reported.
 ///
 /// # Errors
 /// Standard error can't be written.

@@ -161,7 +161,8 @@ fn a_large_screen_gives_its_space_to_the_plots() {
 #[test]
 fn every_size_and_every_state_can_be_drawn() {
     let mut odd = under_way();
-    // Counts that decrease, a target that is exceeded, a phase without a target, time that stands still.
+    // Counts that decrease, a target that is exceeded, a phase without a target, time that stands
+    // still.
     let mut strange = progress(2_000);
     odd.push(20.0, &strange);
     strange.total = 0;

@@ -1,7 +1,8 @@
-//! The picture of a run: a pure function from the record of the run to the cells of a screen of any size.
+//! The picture of a run: a pure function from the record of the run to the cells of a screen of any
+//! size.
 //!
-//! Without enough space the least important parts are left out; the bar of the phase stays to the last. Only the
-//! terminal's own colours are used, so the view suits dark and light terminals.
+//! Without enough space the least important parts are left out; the bar of the phase stays to the
+//! last. Only the terminal's own colours are used, so the view suits dark and light terminals.
 
 use ratatui::buffer::Buffer;
 use ratatui::layout::{Constraint, Layout, Rect};
@@ -43,7 +44,8 @@ pub(super) struct Palette {
     pub(super) faint: Style,
     pub(super) bar: Style,
     pub(super) alert: Style,
-    /// The style of existing pods, distinct from ready ones; `None` if the two could not be distinguished.
+    /// The style of existing pods, distinct from ready ones; `None` if the two could not be
+    /// distinguished.
     pub(super) existing: Style,
     pub(super) ready: Option<Style>,
 }
@@ -289,7 +291,8 @@ fn draw_metrics(
     }
 }
 
-/// Draws pods over time, with rate and queue next to each other below; the upper plot only if there is space.
+/// Draws pods over time, with rate and queue next to each other below; the upper plot only if there
+/// is space.
 fn draw_plots(
     history: &History,
     moment: Moment,
@@ -310,7 +313,8 @@ fn draw_plots(
     let [left, right] = Layout::horizontal([Constraint::Fill(1); 2])
         .spacing(2)
         .areas(lower);
-    // The rate of a phase may be a thousand times that of the next one, which would look flat next to it.
+    // The rate of a phase may be a thousand times that of the next one, which would look flat next
+    // to it.
     let began_at = history.phase.as_ref().map_or(0.0, |phase| phase.began_at);
     let (samples, seconds) = (history.samples_since(began_at), moment.seconds - began_at);
     let rates = plots::rates(&samples, seconds, usize::from(left.width));

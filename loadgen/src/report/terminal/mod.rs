@@ -45,14 +45,15 @@ macro_rules! put {
     }};
 }
 
-/// Returns the width of a report for this terminal, within the supported range; [`COLUMNS`] if the width is
-/// unknown.
+/// Returns the width of a report for this terminal, within the supported range; [`COLUMNS`] if the
+/// width is unknown.
 pub fn columns(terminal: Option<usize>) -> usize {
     terminal.unwrap_or(COLUMNS).clamp(COLUMNS_MIN, COLUMNS)
 }
 
-/// Renders the report of a run. `host` is shown whether or not the result contains it; `command` returns the command for
-/// the same run with other settings; `written` are the files written, each with its flag.
+/// Renders the report of a run. `host` is shown whether or not the result contains it; `command`
+/// returns the command for the same run with other settings; `written` are the files written, each
+/// with its flag.
 pub fn render(
     result: &RunResult,
     host: Option<&Host>,
@@ -219,8 +220,8 @@ fn cluster(out: &mut Report, result: &RunResult) {
     }
 }
 
-/// Returns the number of controllers in the run. Each has its own client, as in kube-controller-manager, and so its own
-/// limit.
+/// Returns the number of controllers in the run. Each has its own client, as in
+/// kube-controller-manager, and so its own limit.
 fn controllers(result: &RunResult) -> usize {
     let taken = |kind: &str| result.input.taken.get(kind).is_some_and(|count| *count > 0);
     let runs =
@@ -471,8 +472,8 @@ fn verdict(out: &mut Report, result: &RunResult, command: &dyn Fn(&Settings) -> 
     }
 }
 
-/// Writes the largest entries of a count by name, `create pods 201: 100,000`, as many as fit a line, and the number
-/// of remaining ones: `and 3 smaller counts`.
+/// Writes the largest entries of a count by name, `create pods 201: 100,000`, as many as fit a
+/// line, and the number of remaining ones: `and 3 smaller counts`.
 fn list(out: &mut Report, label: &str, counts: &BTreeMap<String, u64>) {
     let listed = listed(counts, capacity(out));
     line(out, label, &listed);

@@ -1,4 +1,5 @@
-//! Thresholds of a scenario: parsed from its file; those with `abortOnFail` are watched during the run.
+//! Thresholds of a scenario: parsed from its file; those with `abortOnFail` are watched during the
+//! run.
 
 use podstorm_objects::Now;
 use podstorm_sim::engine::by_phase::ByPhase;
@@ -35,8 +36,8 @@ impl Scenario {
     /// Returns the thresholds, and whether each ends the run.
     ///
     /// # Errors
-    /// Returns the field and its problem: an unknown metric, an invalid expression, or a metric that is known
-    /// only after the run.
+    /// Returns the field and its problem: an unknown metric, an invalid expression, or a metric
+    /// that is known only after the run.
     pub fn read_thresholds(&self) -> Result<Vec<(Threshold, bool)>, (String, String)> {
         let mut all = Vec::new();
         for (metric, entries) in &self.thresholds {

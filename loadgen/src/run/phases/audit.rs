@@ -1,7 +1,8 @@
-//! The exact check at the end of a phase: scans the store and compares every owner with its pods, independent of the
-//! watches.
+//! The exact check at the end of a phase: scans the store and compares every owner with its pods,
+//! independent of the watches.
 //!
-//! Pods that files brought unready may still be unready: the caller provides their number for each owner.
+//! Pods that files brought unready may still be unready: the caller provides their number for each
+//! owner.
 
 use std::fmt::Write;
 use std::sync::Arc;
@@ -19,7 +20,8 @@ pub(super) fn audits_pods(workload: Workload) -> bool {
     workload.pods().is_some_and(|pods| pods.audits_pods())
 }
 
-/// Compares owners whose status describes individual pods with these pods. O(pods + owners) if there are such owners.
+/// Compares owners whose status describes individual pods with these pods. O(pods + owners) if
+/// there are such owners.
 ///
 /// # Errors
 /// Returns the object that contradicts its pods, and the contradiction.
@@ -51,8 +53,8 @@ pub(super) fn audit_pods(cluster: &Cluster) -> Result<(), String> {
     Ok(())
 }
 
-/// Compares every owner with its pods; `may_be_unready` has the number of pods of each that may be unready. Owners
-/// without an entry are skipped. O(pods + owners).
+/// Compares every owner with its pods; `may_be_unready` has the number of pods of each that may be
+/// unready. Owners without an entry are skipped. O(pods + owners).
 ///
 /// # Errors
 /// Returns the first wrong owner, the contradiction, and the number of wrong owners.

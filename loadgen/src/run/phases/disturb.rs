@@ -1,5 +1,5 @@
-//! Steps with disturbances: the controllers' watches stall or lose events, answers are lost, nodes stop, are
-//! deleted or reject pods, and quotas and deleted namespaces refuse pods.
+//! Steps with disturbances: the controllers' watches stall or lose events, answers are lost, nodes
+//! stop, are deleted or reject pods, and quotas and deleted namespaces refuse pods.
 
 use std::sync::Arc;
 
@@ -251,7 +251,8 @@ impl Driver {
         Action::Wrote
     }
 
-    /// Returns when to check again whether pods are still being created; `None` if none was created for long enough.
+    /// Returns when to check again whether pods are still being created; `None` if none was created
+    /// for long enough.
     pub(super) fn quiet_from(&mut self, now: Now) -> Option<i64> {
         let created = self.cluster.write_counts().pods.created;
         match self.at.last_create {

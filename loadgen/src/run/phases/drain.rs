@@ -35,7 +35,8 @@ pub(super) struct Drain {
 }
 
 impl Driver {
-    /// Cordons all nodes, then empties one after the other, so that no pod moves to a node that is drained next.
+    /// Cordons all nodes, then empties one after the other, so that no pod moves to a node that is
+    /// drained next.
     pub(super) fn drain_nodes(&mut self, some: SomeNodes, now: Now) -> Action {
         if self.at.names.is_none() {
             let mut nodes = self.some_nodes(some);
@@ -79,8 +80,8 @@ impl Driver {
         Action::Wrote
     }
 
-    /// Tries to evict the pods of a node that aren't terminating; returns how many it still has, without those that a drain
-    /// ignores.
+    /// Tries to evict the pods of a node that aren't terminating; returns how many it still has,
+    /// without those that a drain ignores.
     fn evict_from(&mut self, node: &Str, now: Now) -> usize {
         let (pods, _) = self.cluster.list::<Pod>(None);
         let is_on =

@@ -1,5 +1,5 @@
-//! The scenario driver: performs the tasks of a phase in small portions, waits for its condition, checks the store,
-//! records the result of the phase, and continues with the next one.
+//! The scenario driver: performs the tasks of a phase in small portions, waits for its condition,
+//! checks the store, records the result of the phase, and continues with the next one.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -141,8 +141,8 @@ impl Driver {
         if has_files {
             tracker.expect_files();
         }
-        // Files contain a complete cluster: its controllers start when all of it is loaded. Otherwise they
-        // run from the start.
+        // Files contain a complete cluster: its controllers start when all of it is loaded.
+        // Otherwise they run from the start.
         tracker.controller_runs = !has_files && !scenario.starts_controllers();
         controllers
             .started
@@ -306,8 +306,8 @@ impl Driver {
         Next::Again
     }
 
-    /// Reports whether the controllers have seen everything and nothing is queued, if the current phase needs to
-    /// know. Call it before polling: their writes are seen then.
+    /// Reports whether the controllers have seen everything and nothing is queued, if the current
+    /// phase needs to know. Call it before polling: their writes are seen then.
     fn rests(&self) -> bool {
         let syncs = match self.plan[self.at.phase].until {
             Until::Synced => self.tracker.owners.len() as u64,
@@ -323,8 +323,8 @@ impl Driver {
         (self.controllers.rests_after)(syncs) && !retries()
     }
 
-    /// Checks whether the phase is over, once its tasks are done; `at_rest` means that nothing is left to happen
-    /// by itself, `rests` that [the controllers rest](Driver::rests).
+    /// Checks whether the phase is over, once its tasks are done; `at_rest` means that nothing is
+    /// left to happen by itself, `rests` that [the controllers rest](Driver::rests).
     fn settle(&mut self, at_rest: bool, rests: bool, now: Now) -> Next {
         let until = self.plan[self.at.phase].until;
         let standing = |failed| self.rollouts.standing(failed, &self.tracker);
@@ -387,8 +387,8 @@ impl Driver {
             .and_then(|()| audit_pods(&self.cluster))
             .and_then(|()| self.finishing.audit(&self.cluster))
         {
-            // Either something has just changed and the watches will report it, or the store and the watches
-            // contradict each other.
+            // Either something has just changed and the watches will report it, or the store and
+            // the watches contradict each other.
             if !self.at.doubted {
                 self.at.doubted = true;
                 return Next::Again;
@@ -400,8 +400,8 @@ impl Driver {
             self.executor.stop();
             return Next::Idle;
         }
-        // A controller that has not seen the pods yet creates others. This is acceptable if the scenario
-        // disturbs its watches, but not for lack of processors.
+        // A controller that has not seen the pods yet creates others. This is acceptable if the
+        // scenario disturbs its watches, but not for lack of processors.
         if self.tracker.controller_runs
             && self.controllers.connection.is_none()
             && let Some(next) = self.plan.get(self.at.phase + 1)
@@ -420,8 +420,8 @@ impl Driver {
         Next::Again
     }
 
-    /// Called when nothing changes any more: returns whether the phase can't get closer to its condition, and only the
-    /// initial state of pods from files keeps it from being met.
+    /// Called when nothing changes any more: returns whether the phase can't get closer to its
+    /// condition, and only the initial state of pods from files keeps it from being met.
     fn cannot_improve(&self, until: Until) -> bool {
         if self.shares.is_none() {
             return false;
@@ -447,14 +447,15 @@ impl Driver {
             }
     }
 
-    /// Reports whether a namespace is being deleted: it stays so if something holds one of its pods.
+    /// Reports whether a namespace is being deleted: it stays so if something holds one of its
+    /// pods.
     fn is_closing(&self, namespace: &str) -> bool {
         let found = self.cluster.get::<Namespace>("", namespace);
         found.is_ok_and(|found| found.terminating)
     }
 
-    /// Called when nothing is left to happen by itself: returns whether this ends the phase, so that the scenario
-    /// continues; its task must be woken then.
+    /// Called when nothing is left to happen by itself: returns whether this ends the phase, so
+    /// that the scenario continues; its task must be woken then.
     pub(crate) fn nothing_left(&mut self, now: Now) -> bool {
         if self.finished || !self.tasks_done() {
             return false;
@@ -517,8 +518,8 @@ impl Task for Driver {
         if self.finished {
             return Next::Idle;
         }
-        // The driver must observe its own writes before it judges them, so a phase never ends in the same run as its last
-        // write.
+        // The driver must observe its own writes before it judges them, so a phase never ends in
+        // the same run as its last write.
         let tasks_done = self.tasks_done();
         let rests = tasks_done && self.rests();
         let heard = self.listen(now);

@@ -1,5 +1,6 @@
-//! Runs over dumps of clusters, as `kubectl get deploy,rs,pods,nodes -A -o json` writes them: a cluster in its
-//! desired state does not change, and neither unhealthy pods nor outdated statuses fail or delay a run.
+//! Runs over dumps of clusters, as `kubectl get deploy,rs,pods,nodes -A -o json` writes them: a
+//! cluster in its desired state does not change, and neither unhealthy pods nor outdated statuses
+//! fail or delay a run.
 
 use std::fmt::Write;
 use std::path::PathBuf;
@@ -82,7 +83,8 @@ fn pod_json(set: usize, number: usize, pod: Pod) -> String {
     )
 }
 
-/// Returns a dump with this many ReplicaSets of 50 active pods and exact statuses; inactive pods exist in addition.
+/// Returns a dump with this many ReplicaSets of 50 active pods and exact statuses; inactive pods
+/// exist in addition.
 fn dump(sets: usize, pod_of: impl Fn(usize, usize) -> Pod) -> String {
     const EACH: usize = 50;
     let mut text = String::from(r#"{"apiVersion":"v1","kind":"List","items":["#);
@@ -438,8 +440,8 @@ const PULLS_NOTHING: Sick = Sick {
     ..CRASHES
 };
 
-/// Real and simulated time within which a run must have judged such a dump; detecting that nothing moves takes a
-/// second.
+/// Real and simulated time within which a run must have judged such a dump; detecting that nothing
+/// moves takes a second.
 const JUDGED_WITHIN_SECONDS: f64 = 5.0;
 
 #[test]
@@ -488,8 +490,8 @@ fn every_scenario_handles_stale_statuses_and_stuck_pods() {
         for sick in [CRASHES, PULLS_NOTHING] {
             let result = run(name, EngineKind::Virtual, load(&sick.dump(10).to_string()));
             let ended = &result.outcome;
-            // They restore the image of the dump, which can't be pulled either: no pod of the image in between may be
-            // removed, by upstream's count.
+            // They restore the image of the dump, which can't be pulled either: no pod of the image
+            // in between may be removed, by upstream's count.
             let puts_back = ["failed-rollout", "stuck-upgrade"].contains(&name);
             let mends_nothing = puts_back && sick.reason == PULLS_NOTHING.reason;
             let code = u8::from(mends_nothing);

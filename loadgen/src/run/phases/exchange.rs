@@ -1,4 +1,5 @@
-//! The interfaces of the driver: what it gets from the rest of a run, what it shows during the run, and what it returns.
+//! The interfaces of the driver: what it gets from the rest of a run, what it shows during the run,
+//! and what it returns.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
@@ -23,7 +24,8 @@ pub(crate) struct Controllers {
     pub(crate) nodes: Option<Arc<NodeControl>>,
     /// Where to record when each phase begins.
     pub(crate) times: Arc<PhaseTimes>,
-    /// Returns whether at least this many syncs have finished, none is in progress, and no key waits.
+    /// Returns whether at least this many syncs have finished, none is in progress, and no key
+    /// waits.
     pub(crate) rests_after: Box<dyn Fn(u64) -> bool + Send>,
     /// Returns whether a key will be retried because its last sync failed.
     pub(crate) retries: Box<dyn Fn() -> bool + Send>,
@@ -38,7 +40,8 @@ pub(crate) struct Controllers {
 pub(crate) struct Position {
     /// The current phase.
     pub(crate) phase: AtomicUsize,
-    /// Pods of the phase's target that exist (or are removed, or were deleted if this is the target).
+    /// Pods of the phase's target that exist (or are removed, or were deleted if this is the
+    /// target).
     pub(crate) done: AtomicU64,
     /// Pods of the phase's target.
     pub(crate) total: AtomicU64,
@@ -69,14 +72,16 @@ pub(crate) struct Report {
     pub(crate) still_not_ready: u64,
     /// Rollouts of files that were not complete at the end.
     pub(crate) incomplete_rollouts: IncompleteRollouts,
-    /// Time from the write of an owner's spec (or a change of its pods from outside) until it had its pods and an
-    /// exact status, ns; by the phase in which it began.
+    /// Time from the write of an owner's spec (or a change of its pods from outside) until it had
+    /// its pods and an exact status, ns; by the phase in which it began.
     pub(crate) convergence: ByPhase,
-    /// Time from the write of a spec until its rollout was complete, ns; by the phase in which it began.
+    /// Time from the write of a spec until its rollout was complete, ns; by the phase in which it
+    /// began.
     pub(crate) rollouts: ByPhase,
     /// Totals of the workloads that finish.
     pub(crate) finished: Finished,
-    /// Time from the creation of such a workload until it finished, ns; by the phase in which it began.
+    /// Time from the creation of such a workload until it finished, ns; by the phase in which it
+    /// began.
     pub(crate) finishes: ByPhase,
     /// Time from the creation of a pod until it was ready, ns; by the phase in which it began.
     pub(crate) pod_ready: ByPhase,

@@ -1,4 +1,5 @@
-//! Workloads that finish once enough of their pods have finished: the progress of each, and their totals.
+//! Workloads that finish once enough of their pods have finished: the progress of each, and their
+//! totals.
 
 use std::sync::Arc;
 
@@ -52,7 +53,8 @@ struct Known {
 }
 
 impl Known {
-    /// Reports whether nothing is left to happen: it has finished, was deleted, or is suspended and at rest.
+    /// Reports whether nothing is left to happen: it has finished, was deleted, or is suspended and
+    /// at rest.
     fn is_over(&self) -> bool {
         let Course {
             is_suspended,
@@ -106,7 +108,8 @@ impl Finishing {
         }
     }
 
-    /// Records that a workload was created, changed or deleted. While files are loaded it is not in progress.
+    /// Records that a workload was created, changed or deleted. While files are loaded it is not in
+    /// progress.
     pub(super) fn seen(
         &mut self,
         workload: Workload,
@@ -214,7 +217,8 @@ impl Finishing {
         }
     }
 
-    /// Reports whether each has finished, or has as many ready pods as it wants at a time. O(objects).
+    /// Reports whether each has finished, or has as many ready pods as it wants at a time.
+    /// O(objects).
     pub(super) fn runs(&self) -> bool {
         self.all.iter().all(Known::runs)
     }
@@ -224,8 +228,8 @@ impl Finishing {
         self.open == 0
     }
 
-    /// Returns how many pods have succeeded or failed, and how many the workloads want in total; `None` if there are
-    /// no such workloads. O(objects).
+    /// Returns how many pods have succeeded or failed, and how many the workloads want in total;
+    /// `None` if there are no such workloads. O(objects).
     pub(super) fn progress(&self) -> Option<(u64, u64)> {
         let sum = |of: fn(&Course) -> i64| {
             let all = self.all.iter().map(|known| of(&known.course));

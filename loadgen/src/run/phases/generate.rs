@@ -1,5 +1,5 @@
-//! Steps that build a cluster: namespaces, nodes and workloads, the objects of files, and pods and statuses that
-//! exist before the controllers.
+//! Steps that build a cluster: namespaces, nodes and workloads, the objects of files, and pods and
+//! statuses that exist before the controllers.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -67,8 +67,8 @@ impl Driver {
         Action::Done
     }
 
-    /// Creates workload `number` with this many pods; if it is part of another workload and the run has those, creates one
-    /// of those instead.
+    /// Creates workload `number` with this many pods; if it is part of another workload and the run
+    /// has those, creates one of those instead.
     pub(super) fn create(
         &mut self,
         (number, replicas): (u64, i32),
@@ -118,7 +118,8 @@ impl Driver {
         }
     }
 
-    /// Returns the namespaces of the scenario's workloads in order, and the pods that each has at 100 %.
+    /// Returns the namespaces of the scenario's workloads in order, and the pods that each has at
+    /// 100 %.
     pub(super) fn pods_by_namespace(&self) -> Vec<(Str, u64)> {
         let mut pods: Vec<(Str, u64)> = Vec::new();
         let mut places: HashMap<Str, usize, RandomState> = HashMap::with_hasher(FIXED_STATE);

@@ -1,6 +1,6 @@
-//! The objects of one kind of workload, observed by a watch that restarts by itself when the server ends it. A
-//! restarted watch repeats all existing objects. An object that was removed meanwhile stays known as unconverged, so
-//! that a run never loses one unnoticed.
+//! The objects of one kind of workload, observed by a watch that restarts by itself when the server
+//! ends it. A restarted watch repeats all existing objects. An object that was removed meanwhile
+//! stays known as unconverged, so that a run never loses one unnoticed.
 
 use std::sync::Arc;
 

@@ -1,5 +1,5 @@
-//! Loads objects from files into the cluster unchanged, including status and UIDs, as a backup is restored: owners
-//! before the objects that they own, so that the garbage collector finds them.
+//! Loads objects from files into the cluster unchanged, including status and UIDs, as a backup is
+//! restored: owners before the objects that they own, so that the garbage collector finds them.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -30,8 +30,9 @@ pub(super) struct Loader {
 const REFUSED_MAX: usize = 10;
 
 impl Loader {
-    /// Sorts the objects so that each follows its owner and the objects it needs, and so that owners of pods follow the
-    /// order of their kinds; adds namespaces that are referenced but missing.
+    /// Sorts the objects so that each follows its owner and the objects it needs, and so that
+    /// owners of pods follow the order of their kinds; adds namespaces that are referenced but
+    /// missing.
     pub(super) fn new(mut objects: Vec<InputObject>) -> Loader {
         let mut all: VecDeque<InputObject> = missing_namespaces(&objects).collect();
         let owners: Vec<Kind> = workloads::owners().map(|it| it.kind()).collect();

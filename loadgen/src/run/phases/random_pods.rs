@@ -1,5 +1,5 @@
-//! Steps on random ready pods: deletions at a steady rate, deletion of a share, removal from their workloads; and
-//! deletion of pods that are not ready.
+//! Steps on random ready pods: deletions at a steady rate, deletion of a share, removal from their
+//! workloads; and deletion of pods that are not ready.
 
 use std::sync::Arc;
 
@@ -17,8 +17,8 @@ use crate::workloads::objects::members;
 const ISOLATED: &str = "isolated";
 
 impl Driver {
-    /// Deletes a ready pod when one is due: the n-th at n times the interval after the start, even if late, so that a slow
-    /// run does not get a lighter load.
+    /// Deletes a ready pod when one is due: the n-th at n times the interval after the start, even
+    /// if late, so that a slow run does not get a lighter load.
     pub(super) fn churn(&mut self, churn: Churn, begun_ns: i64, now: Now) -> Action {
         let rate = churn
             .rate

@@ -1,5 +1,5 @@
-//! Rolling updates of many workloads without a controller for them: each workload gets a successor, which grows while
-//! the workload shrinks, as in a rolling update by a controller.
+//! Rolling updates of many workloads without a controller for them: each workload gets a successor,
+//! which grows while the workload shrinks, as in a rolling update by a controller.
 
 use podstorm_objects::Now;
 
@@ -30,9 +30,9 @@ struct Counts {
     old_available: i32,
 }
 
-/// Returns the new scales of old and new, computed like a rollout controller: the new one grows into the space that
-/// `surge` allows; the old one shrinks by the available pods above the minimum, starting with its own unavailable
-/// pods.
+/// Returns the new scales of old and new, computed like a rollout controller: the new one grows
+/// into the space that `surge` allows; the old one shrinks by the available pods above the minimum,
+/// starting with its own unavailable pods.
 fn next_scales(counts: Counts, share: i32, surge: i32, unavailable: i32) -> (i32, i32) {
     let Counts {
         old,

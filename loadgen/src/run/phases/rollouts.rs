@@ -1,5 +1,5 @@
-//! Workloads with rollouts, created by the scenario or loaded from files: the changes to them, and the progress of
-//! their rollouts.
+//! Workloads with rollouts, created by the scenario or loaded from files: the changes to them, and
+//! the progress of their rollouts.
 
 use std::sync::Arc;
 
@@ -50,7 +50,8 @@ struct Known {
     /// Whether `kubectl rollout status` would succeed, and whether it would return.
     complete: bool,
     over: bool,
-    /// Whether it came from a file with the status of an unfinished rollout: it may stay unfinished.
+    /// Whether it came from a file with the status of an unfinished rollout: it may stay
+    /// unfinished.
     came_unfinished: bool,
     /// Whether the status is of the newest spec.
     observed: bool,
@@ -174,7 +175,8 @@ impl Rollouts {
         }
     }
 
-    /// Returns the objects whose rollout is incomplete; with `failed`, failed rollouts count as over.
+    /// Returns the objects whose rollout is incomplete; with `failed`, failed rollouts count as
+    /// over.
     fn unfinished(&self, failed: bool) -> impl Iterator<Item = &Known> {
         let is_unfinished = move |known: &&Known| match failed {
             true => !known.over && !known.came_unfinished,
@@ -191,8 +193,8 @@ impl Rollouts {
         Some((name, 1 + unfinished.count()))
     }
 
-    /// Returns the state of the rollouts; with `failed`, failed rollouts count as over. O(owners) if one is not
-    /// over, O(objects) otherwise.
+    /// Returns the state of the rollouts; with `failed`, failed rollouts count as over. O(owners)
+    /// if one is not over, O(objects) otherwise.
     pub(super) fn standing(&self, failed: bool, tracker: &Tracker) -> Standing {
         if self.unfinished(failed).next().is_none() {
             return Standing::Over;
@@ -272,8 +274,8 @@ impl Rollouts {
 }
 
 impl Driver {
-    /// Returns the object with rollouts that a number in a step refers to: one of the scenario's own, or the one
-    /// that owns a workload of files; `None` for other workloads.
+    /// Returns the object with rollouts that a number in a step refers to: one of the scenario's
+    /// own, or the one that owns a workload of files; `None` for other workloads.
     pub(super) fn maker_of(&self, number: u64) -> Option<usize> {
         let number = usize::try_from(number).ok()?;
         if self.rollouts.generated {

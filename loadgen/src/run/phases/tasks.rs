@@ -1,4 +1,5 @@
-//! The steps of a phase, one write at a time: the code for each step, and when each of its actions is due.
+//! The steps of a phase, one write at a time: the code for each step, and when each of its actions
+//! is due.
 
 use std::sync::Arc;
 

@@ -1,4 +1,5 @@
-//! Small runs of every built-in scenario on virtual time, whose metrics must match the scenario's question.
+//! Small runs of every built-in scenario on virtual time, whose metrics must match the scenario's
+//! question.
 
 use std::sync::atomic::AtomicBool;
 

@@ -1,8 +1,9 @@
-//! The initial objects of a new cluster: priority classes, roles and bindings, priority levels and flow schemas, API
-//! services, the range of Service addresses.
+//! The initial objects of a new cluster: priority classes, roles and bindings, priority levels and
+//! flow schemas, API services, the range of Service addresses.
 //!
-//! They are data: `roles.txt`, `bindings.txt`, `objects.json`. Each object is created as by a client; one that a file has
-//! brought is unchanged. An aggregated role has no rules here: the controller of aggregated roles sets them.
+//! They are data: `roles.txt`, `bindings.txt`, `objects.json`. Each object is created as by a
+//! client; one that a file has brought is unchanged. An aggregated role has no rules here: the
+//! controller of aggregated roles sets them.
 //!
 //! Source: the objects that kube-apiserver 1.36 creates when it starts.
 

@@ -1,5 +1,5 @@
-//! The page at `/` of a served cluster: a self-contained text in the style of the other pages that draws the data of the
-//! server's `/podstorm/live`.
+//! The page at `/` of a served cluster: a self-contained text in the style of the other pages that
+//! draws the data of the server's `/podstorm/live`.
 
 use minijinja::{Value, context};
 

@@ -1,5 +1,5 @@
-//! Resolves a request to [`Settings`]: fills in defaults, and refuses contradictions with a way to fix
-//! them.
+//! Resolves a request to [`Settings`]: fills in defaults, and refuses contradictions with a way to
+//! fix them.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -22,8 +22,9 @@ use crate::values::{LatencyText, Size};
 use crate::workloads::flags::{self, FlagValue, FlagValues};
 use crate::workloads::{self, Makes, objects};
 
-/// The range of a client limit, in requests per second. Below it, one request takes longer than a run on the
-/// threads engine by default; above it, the limit is finer than the resolution of its clock.
+/// The range of a client limit, in requests per second. Below it, one request takes longer than a
+/// run on the threads engine by default; above it, the limit is finer than the resolution of its
+/// clock.
 const QPS_RANGE: std::ops::RangeInclusive<f64> = 0.001..=1e6;
 
 /// The range of pods per second to delete from outside; the minimum is one per hour.
@@ -35,13 +36,13 @@ const MAX_THREADS: u64 = 4_096;
 /// The request for a run.
 #[derive(Args, Clone, Debug, Default)]
 pub struct SettingsRequest {
-    /// The scenario: a built-in one (see `loadgen scenarios`) or a file, .yaml or .toml [default: scale-out;
-    /// with -f: manifests]. Flags override its settings
+    /// The scenario: a built-in one (see `loadgen scenarios`) or a file, .yaml or .toml [default:
+    /// scale-out; with -f: manifests]. Flags override its settings
     #[arg(long, value_name = "NAME|FILE", value_parser = Scenario::find)]
     pub scenario: Option<Arc<Scenario>>,
 
-    /// Objects from files instead of a generated cluster: Kubernetes YAML or JSON with any number of documents and
-    /// Lists, optionally gzipped; `-` is standard input
+    /// Objects from files instead of a generated cluster: Kubernetes YAML or JSON with any number
+    /// of documents and Lists, optionally gzipped; `-` is standard input
     #[arg(short = 'f', long = "filename", value_name = "FILE", num_args = 1..)]
     pub files: Vec<PathBuf>,
 
@@ -108,8 +109,8 @@ impl Machine {
 }
 
 impl Settings {
-    /// Resolves flags of `loadgen run`, separated by blanks, for a machine with this many processors and unlimited
-    /// memory; the result does not depend on the actual machine.
+    /// Resolves flags of `loadgen run`, separated by blanks, for a machine with this many
+    /// processors and unlimited memory; the result does not depend on the actual machine.
     ///
     /// # Errors
     /// The errors of the command line.
@@ -216,8 +217,8 @@ pub fn resolve(request: &SettingsRequest, machine: Machine) -> Result<Settings, 
     })
 }
 
-/// Resolves the settings of the scenario's alternatives, each with its description. Empty on the threads engine,
-/// where each alternative would take as long as the run.
+/// Resolves the settings of the scenario's alternatives, each with its description. Empty on the
+/// threads engine, where each alternative would take as long as the run.
 ///
 /// # Errors
 /// The same as [`resolve`].

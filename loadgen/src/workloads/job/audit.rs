@@ -7,8 +7,8 @@ use podstorm::job::course::Course;
 use podstorm::job::pod::{TRACKING_FINALIZER, completion_index};
 use podstorm_objects::{Object, Pod, PodPhase};
 
-/// Compares a finished Job with its pods in the store. Counted pods may have been removed, so the status may count more
-/// than exist.
+/// Compares a finished Job with its pods in the store. Counted pods may have been removed, so the
+/// status may count more than exist.
 ///
 /// # Errors
 /// Returns the contradiction.

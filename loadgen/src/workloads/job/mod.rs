@@ -68,8 +68,8 @@ static DEADLINE: &Flag = &FLAGS[5];
 /// The most concurrent pods of an indexed Job, as the server limits them.
 const PARALLELISM_MAX: i32 = 100_000;
 
-/// The number of completions above which a Job with per-index back-off limits must limit the failed indexes, and the
-/// largest such limit.
+/// The number of completions above which a Job with per-index back-off limits must limit the failed
+/// indexes, and the largest such limit.
 const COMPLETIONS_SOFT_MAX: i32 = 100_000;
 const FAILED_INDEXES_MAX: i32 = 10_000;
 
@@ -106,7 +106,8 @@ impl LaboratoryWorkload for Jobs {
         }
     }
 
-    /// Returns the object as a user writes it. Its pods don't restart their containers: each failure is a pod.
+    /// Returns the object as a user writes it. Its pods don't restart their containers: each
+    /// failure is a pod.
     fn make(&self, part: Part, objects: &Objects) -> Option<AnyObject> {
         let values = &objects.values;
         let name = format_compact!("job-{:05}", part.number);

@@ -12,8 +12,8 @@ use super::super::objects::{recreated, with};
 /// The label that distinguishes the pods of a Deployment's ReplicaSets.
 pub(super) const HASH_LABEL: &str = "pod-template-hash";
 
-/// Returns the next revision of a ReplicaSet, without pods: the same template, selector and owner, except for the label
-/// that distinguishes revisions.
+/// Returns the next revision of a ReplicaSet, without pods: the same template, selector and owner,
+/// except for the label that distinguishes revisions.
 pub(super) fn of(old: &ReplicaSet, revision: u32) -> ReplicaSet {
     // Remove what an earlier successor added.
     let last = format_compact!("-r{}", revision.saturating_sub(1));

@@ -9,8 +9,8 @@ use podstorm_objects::{Object, Pod};
 
 use super::of_kind;
 
-/// Compares a StatefulSet whose pods all exist with these pods: each must have the name of an ordinal, and the status must
-/// count those of each revision. O(pods · log pods).
+/// Compares a StatefulSet whose pods all exist with these pods: each must have the name of an
+/// ordinal, and the status must count those of each revision. O(pods · log pods).
 ///
 /// # Errors
 /// Returns the contradiction.

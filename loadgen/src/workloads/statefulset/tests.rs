@@ -109,7 +109,8 @@ fn uid(number: usize) -> String {
     format!("00000000-0000-4000-8000-{number:012}")
 }
 
-/// Returns a set `web` of three pods as in a real cluster: with its revision, and the pod of each ordinal from `pods`.
+/// Returns a set `web` of three pods as in a real cluster: with its revision, and the pod of each
+/// ordinal from `pods`.
 pub(super) fn dump(image: &str, pods: impl Fn(usize, &str) -> Value) -> Vec<Value> {
     let labels = json!({"app": "web"});
     let container = json!({"name": "c", "image": image, "resources": {}, "imagePullPolicy": "IfNotPresent",

@@ -10,7 +10,8 @@ use super::state::Owner;
 use crate::workloads;
 
 impl Tracker {
-    /// Returns the makers of owners from files with pods that can't become ready: kind, namespace and name. O(owners).
+    /// Returns the makers of owners from files with pods that can't become ready: kind, namespace
+    /// and name. O(owners).
     pub(in crate::run::phases) fn stuck_makers(&self) -> HashSet<(Kind, &str, &str), RandomState> {
         let mut stuck = HashSet::with_hasher(FIXED_STATE);
         let owners = self.owners.iter().filter(|owner| owner.stuck > 0);
@@ -18,7 +19,8 @@ impl Tracker {
         stuck
     }
 
-    /// Returns how many pods of a maker from files can't become ready, and why; `None` if all can. O(owners).
+    /// Returns how many pods of a maker from files can't become ready, and why; `None` if all can.
+    /// O(owners).
     pub(in crate::run::phases) fn stuck_of(
         &self,
         maker: (Kind, &str, &str),
@@ -39,7 +41,8 @@ impl Tracker {
         (count > 0).then(|| (count, why.unwrap_or("not ready")))
     }
 
-    /// Returns the kind of the workload that a pod belongs to: the one whose rollouts replace it, if it has rollouts.
+    /// Returns the kind of the workload that a pod belongs to: the one whose rollouts replace it,
+    /// if it has rollouts.
     pub(in crate::run::phases) fn kind_of(&self, pod: &Pod) -> Option<Kind> {
         let (workload, owner) = workloads::controller(&pod.metadata)?;
         let known = self.by_uid.get(&owner.uid);

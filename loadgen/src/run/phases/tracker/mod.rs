@@ -1,10 +1,10 @@
-//! The scenario's view of the cluster: counters per owner of pods, maintained from its own watches, so that "has
-//! everything converged" is one comparison instead of a scan.
+//! The scenario's view of the cluster: counters per owner of pods, maintained from its own watches,
+//! so that "has everything converged" is one comparison instead of a scan.
 //!
-//! There are two watches, of owners and of pods, without an order between them. The tracker restores the server's order
-//! by version: an owner's event waits until every earlier pod event has been seen. The count of active pods at
-//! the creation of a pod is therefore exact, and pods are counted as excess only if they are: see
-//! [`Tracker::excess`].
+//! There are two watches, of owners and of pods, without an order between them. The tracker
+//! restores the server's order by version: an owner's event waits until every earlier pod event has
+//! been seen. The count of active pods at the creation of a pod is therefore exact, and pods are
+//! counted as excess only if they are: see [`Tracker::excess`].
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -64,8 +64,8 @@ pub(super) struct Tracker {
     pub(super) up: u64,
     /// Active pods that aren't ready.
     pub(super) unready: u64,
-    /// Those of them that can't become ready: they came from files that way, or are new pods of a workload all of
-    /// whose pods did.
+    /// Those of them that can't become ready: they came from files that way, or are new pods of a
+    /// workload all of whose pods did.
     stuck: u64,
     /// The pods of files that can't become ready, if there are any.
     stuck_pods: Option<Arc<StuckPods>>,
@@ -79,15 +79,17 @@ pub(super) struct Tracker {
     pub(super) desired: u64,
     /// The most pods that were missing or not ready at the same time.
     pub(super) down: DownPeak,
-    /// Pods that a controller created above the largest desired count since the version it had read.
+    /// Pods that a controller created above the largest desired count since the version it had
+    /// read.
     ///
-    /// This version is not visible from outside, but it is no older than the generation that the last status reports
-    /// as observed. So a pod counts if, at its creation and including it, more pods were active than any generation
-    /// since then requested. The count is never too high.
+    /// This version is not visible from outside, but it is no older than the generation that the
+    /// last status reports as observed. So a pod counts if, at its creation and including it, more
+    /// pods were active than any generation since then requested. The count is never too high.
     pub(super) excess: u64,
     /// Owned pods that were removed before they were ever ready.
     pub(super) surplus: u64,
-    /// Pods that the scenario removed from their owners, whatever their owner references still contain.
+    /// Pods that the scenario removed from their owners, whatever their owner references still
+    /// contain.
     isolated: HashSet<Uid, RandomState>,
     strays: Strays,
     times: Arc<PhaseTimes>,
@@ -103,8 +105,8 @@ pub(super) struct Tracker {
 }
 
 impl Tracker {
-    /// Creates an empty tracker. `picks` is set if pods will be picked, which costs memory; `set_up` has the phases that
-    /// only set up the cluster.
+    /// Creates an empty tracker. `picks` is set if pods will be picked, which costs memory;
+    /// `set_up` has the phases that only set up the cluster.
     pub(super) fn new(
         picks: bool,
         set_up: Box<[bool]>,
@@ -147,8 +149,9 @@ impl Tracker {
         self.unconverged == 0 && self.deleting == 0 && self.waiting.is_empty()
     }
 
-    /// Reports whether every owner has its pods, ready or not, and an exact status, and no pod is terminating unless
-    /// `lingering` allows it; `is_closing` returns whether a namespace accepts no new objects. O(owners).
+    /// Reports whether every owner has its pods, ready or not, and an exact status, and no pod is
+    /// terminating unless `lingering` allows it; `is_closing` returns whether a namespace accepts
+    /// no new objects. O(owners).
     pub(super) fn is_exact_but_for_readiness(
         &self,
         lingering: bool,
@@ -181,8 +184,8 @@ impl Tracker {
         self.pods.len() as u64
     }
 
-    /// Returns how many active pods of this owner may be unready: those that can't become ready or, if nothing changes
-    /// any more, all that are unready.
+    /// Returns how many active pods of this owner may be unready: those that can't become ready or,
+    /// if nothing changes any more, all that are unready.
     pub(super) fn may_be_unready(&self, uid: &Uid, at_rest: bool) -> i32 {
         let owner = self.by_uid.get(uid).map(|at| &self.owners[*at as usize]);
         owner.map_or(0, |owner| match at_rest {
@@ -201,8 +204,8 @@ impl Tracker {
         self.loading
     }
 
-    /// Marks the start of the controllers at `now`, after all objects of files were seen: from now on owners are
-    /// unconverged if they lack something. O(owners).
+    /// Marks the start of the controllers at `now`, after all objects of files were seen: from now
+    /// on owners are unconverged if they lack something. O(owners).
     pub(super) fn begin(&mut self, now: Now) {
         if !std::mem::replace(&mut self.loading, false) {
             return;
@@ -224,8 +227,8 @@ impl Tracker {
         })
     }
 
-    /// Marks the start of the controllers: from now on, not before, they are responsible for unconverged owners.
-    /// O(owners).
+    /// Marks the start of the controllers: from now on, not before, they are responsible for
+    /// unconverged owners. O(owners).
     pub(super) fn controller_starts(&mut self, now: Now) {
         self.controller_runs = true;
         for owner in &mut self.owners {
@@ -240,8 +243,8 @@ impl Tracker {
         self.set_up.get(phase).is_some_and(|set_up| !set_up)
     }
 
-    /// Returns the slowest convergences that did not begin during setup, including those that are not over at `now`; the
-    /// slowest first. O(owners).
+    /// Returns the slowest convergences that did not begin during setup, including those that are
+    /// not over at `now`; the slowest first. O(owners).
     pub(super) fn slowest(&self, phases: &[Phase], now: Now) -> Vec<SlowWorkload> {
         let mut slowest = self.slowest.clone();
         for (at, owner) in self.owners.iter().enumerate() {
@@ -290,7 +293,8 @@ impl Tracker {
         at
     }
 
-    /// Records a change of an object; if it owns pods, the change counts once earlier pod events have been seen.
+    /// Records a change of an object; if it owns pods, the change counts once earlier pod events
+    /// have been seen.
     pub(super) fn owner_item(&mut self, workload: Workload, object: &AnyObject, gone: bool) {
         let Some(demand) = workload.pods().and_then(|pods| pods.demand(&**object)) else {
             return;
@@ -334,8 +338,8 @@ impl Tracker {
         }
     }
 
-    /// Called when both streams have been read to their ends, the pods' last: no earlier pod event can be missing for
-    /// the owner events that wait.
+    /// Called when both streams have been read to their ends, the pods' last: no earlier pod event
+    /// can be missing for the owner events that wait.
     pub(super) fn all_seen(&mut self, now: Now) {
         self.owners_up_to(u64::MAX, now);
     }
@@ -430,7 +434,8 @@ impl Tracker {
         }
     }
 
-    /// Counts a pod that was added, changed or removed, and checks the owners for which this changes something.
+    /// Counts a pod that was added, changed or removed, and checks the owners for which this
+    /// changes something.
     fn move_pod(&mut self, before: Option<PodState>, after: Option<PodState>, now: Now) {
         if before == after {
             return;

@@ -31,10 +31,11 @@ pub(in crate::run::phases) struct Owner {
     pub(in crate::run::phases) gone: bool,
     /// Whether its deletion has begun: controllers no longer work on it.
     pub(super) deleting: bool,
-    /// The workload whose rollouts replace its pods, and the name of the object: itself, or its owner.
+    /// The workload whose rollouts replace its pods, and the name of the object: itself, or its
+    /// owner.
     pub(in crate::run::phases) maker: Option<(Workload, CompactString)>,
-    /// Generations and their replicas, starting with the newest one that the controller has reported as observed: it
-    /// may act on any of them.
+    /// Generations and their replicas, starting with the newest one that the controller has
+    /// reported as observed: it may act on any of them.
     pub(super) demands: SmallVec<[(i64, i32); 2]>,
 }
 
@@ -89,7 +90,8 @@ impl Owner {
         self.status.available
     }
 
-    /// Reports whether it has its pods and an exact status, and all of them are ready except those that can't become ready.
+    /// Reports whether it has its pods and an exact status, and all of them are ready except those
+    /// that can't become ready.
     pub(super) fn is_exact(&self) -> bool {
         self.is_exact_without(self.stuck)
     }
@@ -110,8 +112,8 @@ impl Owner {
     }
 }
 
-/// The most pods that were missing or not ready at the same time, of those that were desired when the phase began: pods that
-/// the phase adds do not count as down before they exist.
+/// The most pods that were missing or not ready at the same time, of those that were desired when
+/// the phase began: pods that the phase adds do not count as down before they exist.
 #[derive(Clone, Debug, Default)]
 pub(in crate::run::phases) struct DownPeak {
     wanted: u64,
@@ -204,8 +206,8 @@ impl PodState {
 /// Finalizers that the garbage collector handles.
 const COLLECTORS: [&str; 2] = ["foregroundDeletion", "orphan"];
 
-/// Reports whether a finalizer that nothing in the simulation removes holds the pod, so that it stays after it is
-/// deleted.
+/// Reports whether a finalizer that nothing in the simulation removes holds the pod, so that it
+/// stays after it is deleted.
 pub(super) fn is_held(meta: &ObjectMeta) -> bool {
     let mut finalizers = meta.finalizers().iter();
     finalizers.any(|name| !COLLECTORS.contains(&&**name))

@@ -1,5 +1,5 @@
-//! Pods that are seen before their owner. The streams are read separately, so the events of a pod may be read before that
-//! of its owner.
+//! Pods that are seen before their owner. The streams are read separately, so the events of a pod
+//! may be read before that of its owner.
 
 use std::sync::Arc;
 
@@ -15,8 +15,8 @@ use crate::workloads;
 pub(super) type Strays = HashMap<Uid, HashMap<Uid, Arc<Pod>, RandomState>, RandomState>;
 
 impl Tracker {
-    /// Returns the place of the pod's owner; `NONE` if it has no owner that counts. A pod whose owner may still appear is
-    /// kept for it.
+    /// Returns the place of the pod's owner; `NONE` if it has no owner that counts. A pod whose
+    /// owner may still appear is kept for it.
     pub(super) fn owner_of(&mut self, pod: &Arc<Pod>) -> u32 {
         let uid = &pod.metadata.uid;
         let owner = pod.metadata.controller();

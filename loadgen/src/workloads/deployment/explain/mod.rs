@@ -1,10 +1,11 @@
-//! Explains the next syncs of a Deployment: runs the controller itself ([`podstorm::deployment`]) on a server with the
-//! Deployment and its ReplicaSets from the files.
+//! Explains the next syncs of a Deployment: runs the controller itself ([`podstorm::deployment`])
+//! on a server with the Deployment and its ReplicaSets from the files.
 //!
-//! A sync sees the writes of earlier ones. Where the controller would wait for pods, they are assumed to become
-//! available, and those of shrunken ReplicaSets to be removed; then the syncs continue until one makes no request. Pods
-//! that came stuck stay stuck, and so do new pods of a ReplicaSet without a ready pod. The controller reads the
-//! statuses of ReplicaSets; if the files contain pods, these statuses are computed from them.
+//! A sync sees the writes of earlier ones. Where the controller would wait for pods, they are
+//! assumed to become available, and those of shrunken ReplicaSets to be removed; then the syncs
+//! continue until one makes no request. Pods that came stuck stay stuck, and so do new pods of a
+//! ReplicaSet without a ready pod. The controller reads the statuses of ReplicaSets; if the files
+//! contain pods, these statuses are computed from them.
 
 mod table;
 mod words;
@@ -103,8 +104,8 @@ pub(crate) struct Found {
     pods: BTreeMap<String, OwnedPods>,
 }
 
-/// Explains the Deployment of this name: its next syncs, if the input has it and the question is not about pods, or
-/// which pods of its newest ReplicaSet go.
+/// Explains the Deployment of this name: its next syncs, if the input has it and the question is
+/// not about pods, or which pods of its newest ReplicaSet go.
 ///
 /// # Errors
 /// No object or several have this name, the server refuses an object, or the input lacks something.
@@ -132,8 +133,8 @@ impl Explanation for Rollout {
     }
 }
 
-/// Finds the Deployment of this name among the objects, with its ReplicaSets and their pods; `None` if there are no
-/// Deployments.
+/// Finds the Deployment of this name among the objects, with its ReplicaSets and their pods; `None`
+/// if there are no Deployments.
 ///
 /// # Errors
 /// No Deployment or several have this name.
@@ -386,8 +387,8 @@ impl Server {
         deadline.filter(|seconds| *seconds < i32::MAX && !is_over && !deployment.spec.paused)
     }
 
-    /// Returns how many pods of a ReplicaSet of this size can't become ready. Unready pods are the first of surplus pods to
-    /// go.
+    /// Returns how many pods of a ReplicaSet of this size can't become ready. Unready pods are the
+    /// first of surplus pods to go.
     fn stuck(&mut self, set: &ReplicaSet) -> i32 {
         let Some(pods) = self.pods.get_mut(set.metadata.name.as_str()) else {
             return 0;
@@ -402,8 +403,8 @@ impl Server {
         pods.stuck
     }
 
-    /// Makes requested pods available if they can become available, and removes surplus pods; returns the changes, in
-    /// words.
+    /// Makes requested pods available if they can become available, and removes surplus pods;
+    /// returns the changes, in words.
     fn wait(&mut self) -> Option<String> {
         let mut waits = Vec::new();
         for set in self.sets() {

@@ -5,7 +5,8 @@ use crate::text::columns::columns;
 use crate::workloads::replicaset::explain::table::paragraph;
 use crate::workloads::replicaset::explain::words::counted;
 
-/// Formats the whole answer, in lines of at most `width`. With `wide` it includes requests that change no size.
+/// Formats the whole answer, in lines of at most `width`. With `wide` it includes requests that
+/// change no size.
 pub(crate) fn render(rollout: &Rollout, wide: bool, width: u16) -> String {
     let width = usize::from(width);
     let mut out = String::new();
@@ -71,7 +72,8 @@ pub(crate) fn render(rollout: &Rollout, wide: bool, width: u16) -> String {
     out
 }
 
-/// Returns the headline: `Deployment shop/web: 10 pods wanted, at most 13 in all (maxSurge 3), at least 8 available …`.
+/// Returns the headline: `Deployment shop/web: 10 pods wanted, at most 13 in all (maxSurge 3), at
+/// least 8 available …`.
 fn headline(rollout: &Rollout) -> String {
     let Rollout {
         namespace,

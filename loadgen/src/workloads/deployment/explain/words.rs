@@ -160,7 +160,8 @@ fn pods_of(count: i32) -> String {
     pods(usize::try_from(count).unwrap_or(0))
 }
 
-/// Describes existing problems of a Deployment: stuck pods, by ReplicaSet, and conditions that report one.
+/// Describes existing problems of a Deployment: stuck pods, by ReplicaSet, and conditions that
+/// report one.
 pub(super) fn problems(deployment: &Deployment, pods: &BTreeMap<String, OwnedPods>) -> Vec<String> {
     let stuck = pods
         .iter()
@@ -180,8 +181,8 @@ pub(super) fn problems(deployment: &Deployment, pods: &BTreeMap<String, OwnedPod
     stuck.chain(told).collect()
 }
 
-/// Describes pending changes of a ReplicaSet's status, while pods are created or removed; `available` is the expected
-/// number.
+/// Describes pending changes of a ReplicaSet's status, while pods are created or removed;
+/// `available` is the expected number.
 pub(super) fn waits(set: &ReplicaSet, available: i32) -> Option<String> {
     let (size, status, name) = (set.replicas(), &set.status, &set.metadata.name);
     if status.available_replicas < available {

@@ -1,6 +1,6 @@
-//! Explains a Job: its next sync, why it failed or does not finish, when each index is retried, and which pods go when
-//! the parallelism falls. Uses the controller's own decisions ([`podstorm::job::decisions`]) about the Job and the pods of
-//! files.
+//! Explains a Job: its next sync, why it failed or does not finish, when each index is retried, and
+//! which pods go when the parallelism falls. Uses the controller's own decisions
+//! ([`podstorm::job::decisions`]) about the Job and the pods of files.
 
 mod table;
 mod words;
@@ -32,7 +32,8 @@ struct Answer {
     name: String,
     /// The time of the decisions.
     now: String,
-    /// `running`, `suspended`, `complete`, `failed`, or `ignored` if the controller ignores the Job.
+    /// `running`, `suspended`, `complete`, `failed`, or `ignored` if the controller ignores the
+    /// Job.
     state: &'static str,
     completions: Option<i64>,
     parallelism: i64,
@@ -60,7 +61,8 @@ struct Answer {
 /// A finding by a rule.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 struct Finding {
-    /// The rule: a reason of a condition, an action of a policy, or a word for a decision of the controller.
+    /// The rule: a reason of a condition, an action of a policy, or a word for a decision of the
+    /// controller.
     rule: String,
     /// The pod in question.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -14,7 +14,8 @@ const NEAR_MAX: usize = 3;
 /// Finds the object of a kind.
 ///
 /// # Errors
-/// No object has this name (the error has the nearest ones), several in different namespaces have it, or a part is empty.
+/// No object has this name (the error has the nearest ones), several in different namespaces have
+/// it, or a part is empty.
 pub fn find(objects: &Objects, kind: Kind, wanted: &str) -> Result<Arc<ReplicaSet>> {
     let all = objects.owners(kind);
     let what = kind.name();
@@ -60,8 +61,8 @@ pub(crate) fn untyped(
     Ok((found, all))
 }
 
-/// Returns the index of the only object of this name, with or without its namespace, among the full names of all; `None`
-/// if there is none.
+/// Returns the index of the only object of this name, with or without its namespace, among the full
+/// names of all; `None` if there is none.
 ///
 /// # Errors
 /// Several objects in different namespaces have this name, or a part is empty.
@@ -99,11 +100,12 @@ pub(crate) fn near_names(wanted: &str, names: &[String]) -> Vec<String> {
     nearest(wanted, names.iter().map(known))
 }
 
-/// Finds the newest ReplicaSet of a Deployment, by revision as Deployments count them and then by age; the second value
-/// describes the choice if several had replicas.
+/// Finds the newest ReplicaSet of a Deployment, by revision as Deployments count them and then by
+/// age; the second value describes the choice if several had replicas.
 ///
 /// # Errors
-/// There is no ReplicaSet of such a Deployment (the error has the nearest ones), or several Deployments have this name.
+/// There is no ReplicaSet of such a Deployment (the error has the nearest ones), or several
+/// Deployments have this name.
 pub fn find_deployment(
     objects: &Objects,
     wanted: &str,
@@ -186,7 +188,8 @@ pub(crate) fn full_name(meta: &ObjectMeta) -> String {
     format!("{}/{}", meta.namespace, meta.name)
 }
 
-/// Returns the texts that are similar to the wanted one, the most similar first, each shown by its second part.
+/// Returns the texts that are similar to the wanted one, the most similar first, each shown by its
+/// second part.
 pub(super) fn nearest(wanted: &str, known: impl Iterator<Item = (String, String)>) -> Vec<String> {
     let mut near: Vec<(u64, String)> = known
         .map(|(text, shown)| (strsim::jaro_winkler(wanted, &text), shown))

@@ -1,5 +1,6 @@
-//! Formats the answer as JSON. Field names are stable: new ones may be added, and [`SCHEMA_VERSION`] is incremented when
-//! one changes its meaning. `loadgen explain --help` lists them.
+//! Formats the answer as JSON. Field names are stable: new ones may be added, and
+//! [`SCHEMA_VERSION`] is incremented when one changes its meaning. `loadgen explain --help` lists
+//! them.
 
 use podstorm_objects::Time;
 use serde::Serialize;
@@ -45,8 +46,9 @@ pub struct Document<'a> {
     pub inactive: usize,
     /// Notes about the input and the ranking.
     pub notes: &'a [String],
-    /// The pods of which some go and some stay, without a rule that decides: `first` and `last` place, counted from 1, how
-    /// many of them are `deleted`, and `why`: `tie`, `contradiction` or `earlier-sync`.
+    /// The pods of which some go and some stay, without a rule that decides: `first` and `last`
+    /// place, counted from 1, how many of them are `deleted`, and `why`: `tie`, `contradiction` or
+    /// `earlier-sync`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub undecided: Option<Value>,
     /// Every active pod, the first to go first.
@@ -157,9 +159,10 @@ fn pod(outcome: &Outcome, at: usize) -> PodRow<'_> {
     }
 }
 
-/// Returns which annotations make preferred pods go first: how many pods are preferred, by their own labels and by their
-/// node's; how many of them go without the annotations, and how many at least with them; the annotations, each with the
-/// commands that set and undo it; and the preferred pods that stay anyway, with the reason.
+/// Returns which annotations make preferred pods go first: how many pods are preferred, by their
+/// own labels and by their node's; how many of them go without the annotations, and how many at
+/// least with them; the annotations, each with the commands that set and undo it; and the preferred
+/// pods that stay anyway, with the reason.
 fn prefer(answer: &Answer) -> Option<Value> {
     let (_, wished, advice) = answer.advice.as_ref()?;
     let name = |place: usize| &*answer.outcome.rows[place].ranked.pod.metadata.name;

@@ -1,8 +1,10 @@
-//! Explains which pods a scale-down deletes: puts the objects of files into the controller's own cache and ranks them with
-//! the controller's own selection ([`podstorm::replicaset::DeletionOrder`]).
+//! Explains which pods a scale-down deletes: puts the objects of files into the controller's own
+//! cache and ranks them with the controller's own selection
+//! ([`podstorm::replicaset::DeletionOrder`]).
 //!
-//! [`Objects`] holds the objects of the files, [`find`] finds the ReplicaSet in question, [`order`] computes what its syncs
-//! would delete, [`prefer`] the annotations that make preferred pods go first; [`words`], [`table`] and [`json`] format it.
+//! [`Objects`] holds the objects of the files, [`find`] finds the ReplicaSet in question, [`order`]
+//! computes what its syncs would delete, [`prefer`] the annotations that make preferred pods go
+//! first; [`words`], [`table`] and [`json`] format it.
 
 pub mod find;
 pub mod json;
@@ -130,7 +132,8 @@ impl Explanation for Answer {
 /// The objects of the input that affect a ranking.
 #[derive(Clone, Debug)]
 pub struct Objects {
-    /// Sorted by namespace and name, as a server lists them: the cache does not depend on the order of the files.
+    /// Sorted by namespace and name, as a server lists them: the cache does not depend on the order
+    /// of the files.
     pods: Vec<Arc<Pod>>,
     /// The labels of each node.
     nodes: BTreeMap<String, Labels>,
@@ -212,8 +215,8 @@ impl Objects {
         times.max().unwrap_or(Time::UNSET)
     }
 
-    /// Returns a controller that has seen all objects, with `changed` in place of the object of its name and `pods` in place of
-    /// the pods.
+    /// Returns a controller that has seen all objects, with `changed` in place of the object of its
+    /// name and `pods` in place of the pods.
     fn controller(
         &self,
         options: ControllerOptions,

@@ -1,5 +1,5 @@
-//! Computes which pods the syncs of a ReplicaSet delete until it has the desired number: sync by sync, limited by the
-//! burst, on the controller's own cache.
+//! Computes which pods the syncs of a ReplicaSet delete until it has the desired number: sync by
+//! sync, limited by the burst, on the controller's own cache.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -88,7 +88,8 @@ pub enum OpenReason {
     Tie,
     /// The rules contradict themselves among them.
     Contradiction,
-    /// The choice of an earlier sync was undefined, and the pods on the nodes are counted again after it.
+    /// The choice of an earlier sync was undefined, and the pods on the nodes are counted again
+    /// after it.
     EarlierSync,
 }
 
@@ -149,8 +150,8 @@ impl Outcome {
     }
 }
 
-/// Ranks the pods and executes the deletions on the cache, sync by sync. With `costs`, pods of these names in the object's
-/// namespace have these deletion costs.
+/// Ranks the pods and executes the deletions on the cache, sync by sync. With `costs`, pods of
+/// these names in the object's namespace have these deletion costs.
 ///
 /// O(n log n) in the input and O(n) for each sync.
 ///
@@ -245,8 +246,8 @@ fn open_segment(segments: &[OrderSegment], to_delete: usize) -> Option<Open> {
     })
 }
 
-/// Returns the pods around the boundary that rules 1 to 4 leave equal: later rules depend on the counts by node, and these
-/// on the choices of earlier syncs.
+/// Returns the pods around the boundary that rules 1 to 4 leave equal: later rules depend on the
+/// counts by node, and these on the choices of earlier syncs.
 fn open_after_sync(rows: &[Row], to_delete: usize) -> Option<Open> {
     let key = |row: &Row| {
         let fields = &row.ranked.fields;

@@ -1,8 +1,9 @@
-//! Finds deletion costs that make preferred pods go first: as few annotations as possible, and the preferred pods that no
-//! cost can reach.
+//! Finds deletion costs that make preferred pods go first: as few annotations as possible, and the
+//! preferred pods that no cost can reach.
 //!
-//! Costs matter only among pods that rules 1 to 3 leave equal (a class: on a node or not, phase, ready or not). Classes
-//! go one after the other, so costs matter only in the class of which some pods go and some stay.
+//! Costs matter only among pods that rules 1 to 3 leave equal (a class: on a node or not, phase,
+//! ready or not). Classes go one after the other, so costs matter only in the class of which some
+//! pods go and some stay.
 
 use std::cmp::Ordering;
 use std::collections::BTreeSet;
@@ -89,8 +90,8 @@ pub fn advise(
     })
 }
 
-/// Returns the classes that need costs. If no pod goes, these are all classes, as if as many pods were to go as are
-/// preferred.
+/// Returns the classes that need costs. If no pod goes, these are all classes, as if as many pods
+/// were to go as are preferred.
 fn open_classes(now: &Outcome, wished: &Wished) -> Vec<OpenClass> {
     let mut classes = Vec::new();
     let mut start = 0;
@@ -129,11 +130,12 @@ fn count(wished: &Wished, places: Class) -> usize {
     wished.rows[places].iter().filter(|wished| **wished).count()
 }
 
-/// Returns the fewest annotations: some preferred pods cheaper than all others, some other pods more expensive.
+/// Returns the fewest annotations: some preferred pods cheaper than all others, some other pods
+/// more expensive.
 ///
-/// Pods without an annotation keep their order. If those before a cut go, then as many preferred pods after the cut as
-/// are missing must become cheap, and as many others before it as have no place must become expensive. Only cuts at which
-/// the order is defined qualify. O(class).
+/// Pods without an annotation keep their order. If those before a cut go, then as many preferred
+/// pods after the cut as are missing must become cheap, and as many others before it as have no
+/// place must become expensive. Only cuts at which the order is defined qualify. O(class).
 fn fewest_costs(now: &Outcome, wished: &Wished, open: &OpenClass) -> Vec<(usize, i32)> {
     let others_places = open.places - open.most;
     let ends = now.segments.iter().map(|segment| segment.range.end);

@@ -1,4 +1,5 @@
-//! The preferred pods: those that a label selector matches, by their own labels or by those of their nodes.
+//! The preferred pods: those that a label selector matches, by their own labels or by those of
+//! their nodes.
 
 use std::collections::BTreeSet;
 

@@ -1,4 +1,5 @@
-//! Formats the answer for readers: the pods that go, the order as a table, what is undefined, and the annotations.
+//! Formats the answer for readers: the pods that go, the order as a table, what is undefined, and
+//! the annotations.
 
 use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
 use podstorm::ranking::SegmentKind;
@@ -44,7 +45,8 @@ pub(crate) fn paragraph(out: &mut String, text: &str, width: usize) {
         .for_each(|line| *out += &format!("{line}\n"));
 }
 
-/// Returns the headline: `ReplicaSet shop/web: 12 active pods, spec.replicas 12 -> 8: 4 pods are deleted`.
+/// Returns the headline: `ReplicaSet shop/web: 12 active pods, spec.replicas 12 -> 8: 4 pods are
+/// deleted`.
 fn headline(outcome: &Outcome) -> String {
     let meta = &outcome.object.metadata;
     let active = outcome.rows.len();
@@ -329,7 +331,8 @@ fn unreachable(answer: &Answer, width: usize) -> String {
     out
 }
 
-/// Returns for each cost the command that sets it, and the one that restores its value in the input, ready to run.
+/// Returns for each cost the command that sets it, and the one that restores its value in the
+/// input, ready to run.
 pub(super) fn commands(answer: &Answer) -> Vec<[String; 2]> {
     let key = podstorm::ranking::DELETION_COST_ANNOTATION;
     let command = |(place, cost): &(usize, i32)| {

@@ -6,7 +6,8 @@ use podstorm_objects::{Now, PodPhase, Time};
 
 use super::order::{Fate, Outcome, Reason};
 
-/// Describes why the pod at this place goes before the next, such as `rule 3: not ready`; empty for the last.
+/// Describes why the pod at this place goes before the next, such as `rule 3: not ready`; empty for
+/// the last.
 pub fn reason(outcome: &Outcome, place: usize) -> String {
     let rows = &outcome.rows;
     let (Some(row), Some(next)) = (rows.get(place), rows.get(place + 1)) else {

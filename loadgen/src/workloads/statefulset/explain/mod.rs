@@ -1,8 +1,9 @@
-//! Explains the next syncs of a StatefulSet, and what the set waits for afterwards: runs the controller itself
-//! ([`podstorm::statefulset`]) on a server with the set, its pods, claims and revisions from the files.
+//! Explains the next syncs of a StatefulSet, and what the set waits for afterwards: runs the
+//! controller itself ([`podstorm::statefulset`]) on a server with the set, its pods, claims and
+//! revisions from the files.
 //!
-//! A sync sees the writes of earlier ones; no pod starts or ends in between. The syncs therefore reach the pod or claim
-//! that blocks the set, and [`wait_of`] returns it.
+//! A sync sees the writes of earlier ones; no pod starts or ends in between. The syncs therefore
+//! reach the pod or claim that blocks the set, and [`wait_of`] returns it.
 
 mod server;
 mod table;
@@ -69,7 +70,8 @@ struct Answer {
     notes: Vec<String>,
 }
 
-/// The most replicas of a set to simulate: with Parallel pod management the first sync creates all pods.
+/// The most replicas of a set to simulate: with Parallel pod management the first sync creates all
+/// pods.
 const REPLICAS_MAX: i64 = 100_000;
 
 /// A request of a sync.
@@ -107,8 +109,8 @@ struct Found {
 /// Explains the StatefulSet of this name.
 ///
 /// # Errors
-/// No StatefulSet or several have this name, the question does not apply to StatefulSets, or the server refuses an
-/// object.
+/// No StatefulSet or several have this name, the question does not apply to StatefulSets, or the
+/// server refuses an object.
 pub(super) fn answer(name: &str, asked: Question) -> Result<Box<dyn Explanation>> {
     if !asked.preferred.is_none() {
         bail!(

@@ -117,7 +117,8 @@ impl Server {
         }
     }
 
-    /// Runs one sync of a controller that has seen everything; returns its requests, and why it failed.
+    /// Runs one sync of a controller that has seen everything; returns its requests, and why it
+    /// failed.
     pub(super) fn sync(&mut self) -> (Vec<Asked>, Option<String>) {
         let mut informers = Informers::new(Arc::default());
         let controller = Controller::new(self.options.clone(), &mut informers);

@@ -6,8 +6,8 @@ use crate::units::counted;
 use crate::workloads::explain::Layout;
 use crate::workloads::replicaset::explain::table::paragraph;
 
-/// Formats the whole answer, in lines of at most the layout's width except for tables. Only wide tables have statuses and
-/// revisions.
+/// Formats the whole answer, in lines of at most the layout's width except for tables. Only wide
+/// tables have statuses and revisions.
 pub(super) fn render(answer: &Answer, layout: Layout) -> String {
     let width = usize::from(layout.width);
     let limit = layout.limit.unwrap_or(usize::MAX);
@@ -61,8 +61,8 @@ pub(super) fn render(answer: &Answer, layout: Layout) -> String {
     out
 }
 
-/// Returns the headline:
-/// `StatefulSet shop/web is stuck: 3 replicas wanted, 3 pods, 2 of them ready; OrderedReady, RollingUpdate, partition 0.`
+/// Returns the headline: `StatefulSet shop/web is stuck: 3 replicas wanted, 3 pods, 2 of them
+/// ready; OrderedReady, RollingUpdate, partition 0.`
 fn headline(answer: &Answer) -> String {
     let Answer {
         namespace,
