@@ -1,5 +1,5 @@
-//! Listen addresses: bound before any input is read, so that a port in use is reported immediately,
-//! and listened at once there is something to serve.
+//! Listen addresses. They are bound before any input is read, so that a port in use is reported
+//! immediately; listening starts once there is something to serve.
 
 use std::io::{self, ErrorKind};
 use std::net::SocketAddr;

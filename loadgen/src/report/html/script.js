@@ -1,4 +1,4 @@
-// Readouts: what the lines of a chart are at the pointer. The page is complete without them.
+// Readouts: the values of a chart's lines at the pointer. The page is complete without them.
 (() => {
   const data = JSON.parse(document.getElementById("data").textContent);
   const number = (value) => value.toLocaleString("en-US", { maximumFractionDigits: 1 });
@@ -8,7 +8,7 @@
     if (x < 1) return (x * 1e3).toPrecision(3) + " ms";
     return number(x) + " s";
   };
-  // The last place whose value is not above x.
+  // The last index whose value is not above x.
   const lastUpTo = (values, x) => {
     let low = 0;
     let high = values.length - 1;

@@ -1,12 +1,12 @@
 // Draws the samples that the server sends each second. Texts are set as text, never as HTML.
 (() => {
   const KEPT_SECONDS = 300;
-  // Longer without a sample is a gap: lines are not drawn over it.
+  // A longer time without a sample is a gap, which interrupts lines.
   const GAP_SECONDS = 3;
   const SIDE = 1000;
   const SVG = "http://www.w3.org/2000/svg";
 
-  // What each chart draws, the lowest line first. Colours are the classes of the style.
+  // The lines of each chart, the lowest first. Colours are classes of the style.
   const CHARTS = {
     pods: {
       unit: "pods",
@@ -48,7 +48,7 @@
     },
   };
 
-  // Methods by the names that Kubernetes has for what they do.
+  // HTTP methods and their Kubernetes verbs.
   const VERBS = { POST: "create", PUT: "update" };
 
   let samples = [];
@@ -78,25 +78,25 @@
     return (seconds / 3600).toFixed(1) + " h";
   };
 
-  // What was stored so far, of the kinds of writes that `is` takes: "update pods/status" is the verb
-  // "update" and the part "status".
+  // The number of writes so far that `is` accepts: "update pods/status" is the verb "update" and the part
+  // "status".
   const writes = (of, is) => sum(Object.entries(of.writes).map(([write, number]) => {
     const [verb, resource] = write.split(" ");
     return is(verb, resource.split("/")[1] || "") ? number : 0;
   }));
 
-  // How fast a counter rose from one sample to the next; nothing for the first.
+  // The rate of a counter from one sample to the next; null for the first.
   const rate = (now, before, counter) =>
     before ? (counter(now) - counter(before)) / (now.uptimeSeconds - before.uptimeSeconds) : null;
 
-  // About five round steps up to what is shown: 1, 2 or 5 times a power of ten.
+  // About five round steps up to the maximum: 1, 2 or 5 times a power of ten.
   const roundStep = (most) => {
     const rough = most / 5;
     const power = 10 ** Math.floor(Math.log10(rough));
     return power * [1, 2, 5, 10].find((times) => times * power >= rough * 0.999);
   };
 
-  // The parts of a chart that stay; `draw` fills them.
+  // The permanent parts of a chart, which `draw` fills.
   const setUp = (id) => {
     const chart = CHARTS[id];
     const figure = element(id);
@@ -129,7 +129,7 @@
     chart.plot.addEventListener("pointerleave", () => { chart.pointer = null; read(chart); });
   };
 
-  // The stretch of time that is shown: one minute, two, or five.
+  // The visible time span: one, two or five minutes.
   const span = () => {
     const age = samples[samples.length - 1].uptimeSeconds - samples[0].uptimeSeconds;
     return [60, 120, KEPT_SECONDS].find((seconds) => age <= seconds) || KEPT_SECONDS;
@@ -164,7 +164,7 @@
       values[number].forEach((value, at) => {
         if (isGap(at) || value === null) isOpen = false;
         if (value === null) return;
-        // A rate is that of the time since the sample before; all else holds until the next sample.
+        // A rate covers the time since the previous sample; other values hold until the next sample.
         const next = at + 1 < samples.length && !isGap(at + 1) ? at + 1 : at;
         const [from, to] = chart.areRates ? [at - 1, at] : [at, next];
         if (!isOpen && path !== "") area += `V${SIDE}H${begin}Z`;
@@ -191,7 +191,7 @@
     const wanted = last - (1 - chart.pointer) * span();
     const later = samples.findIndex((sample) => sample.uptimeSeconds > wanted);
     const before = (later < 0 ? samples.length : later) - 1;
-    // As the lines are drawn: a rate up to its sample, all else from it on.
+    // Like the lines: a rate covers the time before its sample, other values the time after it.
     const at = Math.min(samples.length - 1, Math.max(0, chart.areRates ? before + 1 : before));
     const lines = [...chart.lines].reverse().map((line) => {
       const value = valueAt(line, at);
@@ -229,7 +229,7 @@
     const all = (of) => sum(Object.values(of.requests));
     const events = (of) => sum(of.watches.map((watch) => watch.events));
     const { desired, existing, ready } = now.pods;
-    text("clock", "Cluster time " + now.now + (now.virtual ? ", which stands still until it is moved" : "") +
+    text("clock", "Cluster time " + now.now + (now.virtual ? ", which stands still until a client advances it" : "") +
       ". Resource version " + count(now.resourceVersion) + ".");
     text("desired", count(desired));
     text("existing", count(existing));
@@ -268,16 +268,16 @@
   };
   const lost = () => {
     state("connection lost", "bad");
-    const last = samples.length ? ` What is shown is of ${samples[samples.length - 1].now}.` : "";
+    const last = samples.length ? ` The page shows the state at ${samples[samples.length - 1].now}.` : "";
     element("lost").hidden = false;
     element("lost").firstElementChild.textContent =
-      "The server does not answer. The page goes on by itself when it is back." + last;
+      "The server does not respond. The page resumes when the server is back." + last;
   };
   const hear = (event) => {
     const sample = JSON.parse(event.data);
     heardAt = performance.now();
     const known = samples[samples.length - 1];
-    // Another server than before, or the same sample once more.
+    // A different server, or the same sample again.
     if (known && sample.uptimeSeconds < known.uptimeSeconds) samples = [];
     if (known && sample.uptimeSeconds === known.uptimeSeconds) samples.pop();
     samples.push(sample);
@@ -293,8 +293,8 @@
     source.onerror = lost;
     heardAt = performance.now();
   };
-  // A browser comes back by itself after a lost connection, but not after an answer that is no stream, nor
-  // where a connection has died without a word.
+  // Browsers reconnect after a lost connection, but not after an answer that is not a stream, nor if a
+  // connection has died silently.
   setInterval(() => {
     const silent = performance.now() - heardAt;
     if (silent > 5000) lost();

@@ -19,7 +19,7 @@ pub(super) fn render(answer: &Answer, layout: Layout) -> String {
     for (title, findings) in [
         ("The next sync", &answer.next),
         (why, &answer.why),
-        ("What is created again, and when", &answer.retries),
+        ("Pods that are recreated, and when", &answer.retries),
         (
             "Failed pods, and the rule that each meets",
             &answer.failures,

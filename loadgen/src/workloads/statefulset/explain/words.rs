@@ -42,7 +42,7 @@ pub(super) fn asked(found: &Found, request: &Request) -> Option<Asked> {
         Request::CreatePod { pod, name, .. } => {
             let ordinal = ordinal_of(&pod.metadata);
             let of = revision_in_words(revision_of(&pod.metadata));
-            let why = format!("ordinal {ordinal} has no pod; it is made from {of}");
+            let why = format!("ordinal {ordinal} has no pod; it is created from {of}");
             (name.as_deref().unwrap_or_default().to_owned(), why)
         }
         Request::DeletePod { name, .. } => {
@@ -78,7 +78,7 @@ pub(super) fn asked(found: &Found, request: &Request) -> Option<Asked> {
                 ..
             } = course;
             let why = format!(
-                "the status tells of {}, {ready} ready, {current} of the current revision, {updated} of that of the update",
+                "the status reports {}, {ready} ready, {current} of the current revision, {updated} of the update revision",
                 counted(u64::try_from(pods).unwrap_or(0), "pod")
             );
             (object.metadata().name.to_string(), why)
