@@ -23,11 +23,11 @@ const EXIT_REGRESSION: u8 = 1;
                       loadgen compare [OPTIONS] --base FILE... --new FILE...",
     after_long_help = "\
 WHAT IS COMPARED
-  Every metric of the results (`loadgen metrics` lists them). Each row shows the value on both sides (the
-  median if there are several results), the new value divided by the base value, and a verdict. A
-  metric is a REGRESSION if the new value is worse, in the direction of the metric, by more than its
-  tolerance. With four or more results on each side the difference must also be significant
-  (p < 0.05 in the two-sided Mann-Whitney U test, exact up to 60 results in all); otherwise it is noise.
+  Every metric of the results (`loadgen metrics` lists them). Each row shows the value on both sides
+  (the median if there are several results), the new value divided by the base value, and a verdict.
+  A metric is a REGRESSION if the new value is worse, in the direction of the metric, by more than
+  its tolerance. With four or more results on each side the difference must also be significant
+  (p < 0.05 in the two-sided Mann-Whitney U test, exact up to 60 results in all); if not, it is noise.
   Results of one seed on the virtual engine are exact: only a change of code or settings makes a
   difference. Results that differ in scenario, engine, number of pods, input or schema are refused
   unless --force is set. Other settings, behaviour, seeds, version and machine may differ; the

@@ -32,9 +32,9 @@ THE RULES, in order; the first rule that distinguishes two pods decides
   3 not ready before ready         6 ready for a shorter time, on a logarithmic scale
   4 smaller deletion cost          7 more restarts of a container, then of a sidecar
                                    8 created later, on a logarithmic scale
-  Ages within one step of the scale (each step is twice as long as the one before) count as equal, and
-  the smaller UID goes first; if the times are identical the next rule decides. Rules 6 to 8 can
-  therefore contradict themselves among some pods; the answer reports where this matters.
+  Ages within one step of the scale (each step is twice as long as the one before) count as equal,
+  and the smaller UID goes first; if the times are identical the next rule decides. Rules 6 to 8
+  can therefore contradict themselves among some pods; the answer reports where this matters.
 
 EXAMPLES
   kubectl get rs,rc,pods,nodes -A -o json | loadgen explain -f - --replicaset shop/web --replicas 8
@@ -53,7 +53,7 @@ EXAMPLES
   kubectl get jobs,pods -n shop -o json | loadgen explain -f - --job render
       what its next sync does, why it failed or does not finish, when each index is retried
   kubectl get sts,pods,pvc,controllerrevisions -n shop -o json | loadgen explain -f - --statefulset web
-      what its next syncs do, which pod or claim it waits for, and which pod unblocks a stuck rollout
+      what its next syncs do, the pod or claim it waits for, and the pod that blocks a rollout
   loadgen explain -f loadgen/examples/job.yaml --job render --parallelism 1
       which pods go when its parallelism falls to 1
   kubectl get nodes,pods,pdb,deploy,rs,sts,rc -A -o json | loadgen explain -f - --drain node-7

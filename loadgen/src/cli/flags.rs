@@ -25,7 +25,7 @@ UNITS
 
 EXAMPLES
   loadgen run
-      2,000 ReplicaSets of a stock cluster scale to 100,000 pods at once, and the effect of other settings
+      2,000 ReplicaSets of a stock cluster scale to 100,000 pods, with several client limits
   loadgen run --scenario up-down
       the speed of this machine: 100,000 pods up, half down, all down, without latencies
   loadgen run --scenario up-down --pods 1m --replicasets 20k --json result.json
@@ -37,7 +37,7 @@ EXAMPLES
   loadgen run -f loadgen/examples/frontend.yaml -f loadgen/examples/nginx-rc.yaml
       a ReplicaSet and a ReplicationController from hand-written manifests
   loadgen run --scenario stale-watch
-      a pod watch that stalls: pods are created twice (kubernetes#129795), and the settings that prevent it
+      a stalled pod watch: pods are created twice (kubernetes#129795), and how to prevent it
   loadgen run --threshold 'pod_ready_latency p99 < 5s'
       exit code 1 if the 99th percentile is 5 s or more
   loadgen run --pods 10k --runs 10 --json base.json

@@ -28,7 +28,7 @@ pub(super) fn list() -> String {
     let statistics = Statistic::ALL.map(Statistic::name).join(", ");
     text.push_str(&format!(
         "\n* A distribution; add a statistic: {statistics}.\n  \
-         In {{NAME}}, * matches any text and the matching entries are summed; without {{NAME}} all are summed.\n\n\
+         In {{NAME}}, * matches any text, and matching entries are summed; without {{NAME}} all are.\n\n\
          A threshold is a metric and its bound; times always have a unit:\n  \
          loadgen run --threshold 'pod_ready_latency p99 < 5s' \
          --threshold 'api_calls{{create pods 4*}} == 0'\n"

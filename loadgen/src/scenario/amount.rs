@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn extra_pods_add_up_over_all_replicasets() {
+    fn extra_pods_add_up_over_all_workloads() {
         let of = |number| amount("+burst", (number, 7), 10);
         assert_eq!((0..7).map(|number| of(number) - 10).sum::<i32>(), 500);
         assert_eq!(amount("+500", (0, 1), 10), 510);
