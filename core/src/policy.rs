@@ -10,7 +10,7 @@
 //! [`QueueRow`](podstorm_runtime::workqueue::QueueRow), and `watch_retry_max_ns` belongs to the
 //! reflector, so any controller can have them. Of the other rows, four belong to the Job
 //! controller, `replace_broken_pods` and `complete_when_available` to the StatefulSet controller,
-//! and the rest to the ReplicaSet controller. `docs/behaviours.md` has the rows as a table.
+//! and the rest to the ReplicaSet controller. `docs/reference/behaviours.md` has the rows as a table.
 //!
 //! Both behaviours have these in common:
 //!

@@ -2,7 +2,7 @@
 //! moves pods from the old ReplicaSets to the new one in steps.
 //!
 //! The controller makes the requests of Kubernetes' own controller, in the same order and with the
-//! same oddities; see `docs/deployments.md`. The files:
+//! same oddities; see `docs/guide/deployments.md`. The files:
 //!
 //! * `cache`: the cached Deployments and ReplicaSets; `handlers`: the events that wake a
 //!   Deployment.

@@ -88,7 +88,7 @@ fn each_path_of_the_map_exists() {
     let packages = packages(&map);
     let mut missing = Vec::new();
     let mut found = 0;
-    for page in [MAP, "docs/specification.md"] {
+    for page in [MAP, "docs/reference/specification.md"] {
         for path in paths(&read(page)) {
             let (first, rest) = path.split_once('/').unwrap();
             if path == "src/" {
@@ -183,7 +183,7 @@ fn the_page_of_the_behaviours_has_each_row_of_the_policy() {
     let (_, fields) = policy.split_once("pub struct Policy {").unwrap();
     let fields = fields.split("\n}").next().unwrap().lines();
     let fields = fields.filter_map(|line| line.trim().strip_prefix("pub ")?.split(':').next());
-    let page = read("docs/behaviours.md");
+    let page = read("docs/reference/behaviours.md");
     let listed = rows(&page).map(|cells| cells[1].trim_matches('`'));
     let fields: BTreeSet<&str> = fields.collect();
     assert_eq!(listed.collect::<BTreeSet<&str>>(), fields);
@@ -214,7 +214,16 @@ fn pages_in(folder: &str) -> Vec<PathBuf> {
 
 #[test]
 fn every_link_resolves() {
-    let folders = [".", "docs", "docs/decisions", "bench", "tests", "loadgen"];
+    let folders = [
+        ".",
+        "docs",
+        "docs/guide",
+        "docs/reference",
+        "docs/decisions",
+        "bench",
+        "tests",
+        "loadgen",
+    ];
     let mut broken = Vec::new();
     let mut followed = 0;
     for page in folders.into_iter().flat_map(pages_in) {

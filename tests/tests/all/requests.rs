@@ -84,10 +84,10 @@ fn the_client_executes_and_counts_each_request() {
 struct Asks {
     known: Once,
     queue: RateLimitingQueue<KeyId>,
-    steps: Steps,
+    steps: BoxedSteps,
 }
 
-type Steps = Arc<dyn Fn(Calls) -> Pin<Box<dyn Future<Output = ()> + Send>> + Send + Sync>;
+type BoxedSteps = Arc<dyn Fn(Calls) -> Pin<Box<dyn Future<Output = ()> + Send>> + Send + Sync>;
 
 impl Debug for Asks {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
@@ -132,7 +132,7 @@ static ROW: ControllerRow = ControllerRow {
 };
 
 /// The steps of the next sync.
-type Plan = Arc<OnceLock<Steps>>;
+type Plan = Arc<OnceLock<BoxedSteps>>;
 
 /// Returns a populated cluster whose API calls take `latency`, and the plan of its sync.
 fn site(latency: Latency) -> (FaultHarness, Plan) {
@@ -160,7 +160,7 @@ fn site(latency: Latency) -> (FaultHarness, Plan) {
 }
 
 /// Runs a sync with these steps to its end.
-fn run((site, plan): &mut (FaultHarness, Plan), steps: Steps) {
+fn run((site, plan): &mut (FaultHarness, Plan), steps: BoxedSteps) {
     assert!(plan.set(steps).is_ok(), "each site runs one plan");
     site.start_manager();
     assert_eq!(site.advance(60 * SECOND, || false), Stopped::AtEnd);

@@ -8,7 +8,7 @@
 //!
 //! Modules: `fault` defines a fault as data, `waiting` the held watches and delayed answers,
 //! `document` the JSON and the paths. To add a fault, add an `Effect` to `fault`, its JSON to
-//! `document`, its behavior to `requests` or `watch`, and a row to `docs/apiserver.md`.
+//! `document`, its behavior to `requests` or `watch`, and a row to `docs/guide/apiserver.md`.
 
 mod document;
 mod fault;

