@@ -1,5 +1,5 @@
 //! Pages about the code: the map names and counts what exists, tables that repeat the code are
-//! complete, and links resolve.
+//! complete, links resolve, and `docs` is a book with a summary.
 #![expect(
     clippy::unwrap_used,
     reason = "a file that can't be read is a failed test"
@@ -203,39 +203,50 @@ fn anchors(page: &str) -> BTreeSet<String> {
     headings.map(anchor).collect()
 }
 
-/// Returns the pages in a folder.
-fn pages_in(folder: &str) -> Vec<PathBuf> {
-    let entries = std::fs::read_dir(root().join(folder)).unwrap();
-    let paths = entries.map(|entry| entry.unwrap().path());
-    paths
-        .filter(|path| path.extension().is_some_and(|it| it == "md"))
-        .collect()
+/// The folders whose pages' links are checked, with the folders below them.
+const LINKED: [&str; 7] = [
+    "docs",
+    "core",
+    "bench",
+    "tests",
+    "loadgen",
+    "flamegraphs",
+    ".ci",
+];
+
+/// The pages of the tree, by their paths from the root.
+fn pages() -> BTreeMap<String, String> {
+    let below = LINKED
+        .iter()
+        .flat_map(|folder| tree::texts(folder, &["md"]));
+    let mut pages: BTreeMap<String, String> = below.map(|it| (it.path, it.text)).collect();
+    for entry in std::fs::read_dir(root()).unwrap() {
+        let path = entry.unwrap().path();
+        if path.extension().is_some_and(|it| it == "md") {
+            let name = path.file_name().unwrap().to_str().unwrap().to_owned();
+            pages.insert(name, read(&path));
+        }
+    }
+    pages
+}
+
+/// The targets of the links and pictures of a page, without those on the web.
+fn links(text: &str) -> impl Iterator<Item = &str> {
+    let in_marks = text.split("](").skip(1);
+    let in_tags = text.split("<img src=\"").skip(1);
+    let marked = in_marks.filter_map(|after| after.split(')').next());
+    let tagged = in_tags.filter_map(|after| after.split('"').next());
+    marked.chain(tagged).filter(|link| !link.contains("://"))
 }
 
 #[test]
 fn every_link_resolves() {
-    let folders = [
-        ".",
-        "docs",
-        "docs/guide",
-        "docs/reference",
-        "docs/decisions",
-        "bench",
-        "tests",
-        "loadgen",
-    ];
+    let pages = pages();
     let mut broken = Vec::new();
     let mut followed = 0;
-    for page in folders.into_iter().flat_map(pages_in) {
-        let text = read(&page);
-        for link in text
-            .split("](")
-            .skip(1)
-            .filter_map(|after| after.split(')').next())
-        {
-            if link.contains("://") {
-                continue;
-            }
+    for (name, text) in &pages {
+        let page = root().join(name);
+        for link in links(text) {
             followed += 1;
             let (path, anchor) = link.split_once('#').unwrap_or((link, ""));
             let target = match path {
@@ -245,10 +256,96 @@ fn every_link_resolves() {
             let is_there =
                 target.exists() && (anchor.is_empty() || anchors(&read(&target)).contains(anchor));
             if !is_there {
-                broken.push(format!("{}: {link}", page.display()));
+                broken.push(format!("{name}: {link}"));
             }
         }
     }
-    assert!(followed > 100, "{followed}");
+    assert!(followed > 150, "{followed}");
     assert_eq!(broken, [""; 0]);
+}
+
+/// The pages and pictures of `docs` that a text names by their path, such as `docs/README.md`.
+fn named(text: &str) -> impl Iterator<Item = &str> {
+    text.match_indices("docs/").filter_map(|(at, _)| {
+        let is_part = |c: char| c.is_ascii_alphanumeric() || "/-_.".contains(c);
+        let end = text[at..]
+            .find(|c| !is_part(c))
+            .map_or(text.len(), |length| at + length);
+        let path = text[at..end].trim_end_matches('.');
+        let is_start = !text[..at].ends_with(is_part) || text[..at].ends_with("../");
+        let is_file = [".md", ".svg", ".png"].iter().any(|it| path.ends_with(it));
+        (is_start && is_file).then_some(path)
+    })
+}
+
+#[test]
+fn texts_name_pages_that_exist() {
+    let kinds = ["rs", "md", "toml"];
+    let below = LINKED.iter().flat_map(|folder| tree::texts(folder, &kinds));
+    let below = below.map(|it| (it.path, it.text));
+    let mut missing = Vec::new();
+    let mut found = 0;
+    for (path, text) in below.chain(pages()) {
+        for page in named(&text) {
+            found += 1;
+            if path != "tests/tests/all/docs.rs" && !root().join(page).exists() {
+                missing.push(format!("{path}: {page}"));
+            }
+        }
+    }
+    assert!(found > 20, "{found}");
+    assert_eq!(missing, [""; 0]);
+    let text = "`docs/a.md`, ../docs/b/c.svg and https://k8s.io/docs/d.md, see docs/e.md.";
+    assert_eq!(
+        named(text).collect::<Vec<_>>(),
+        ["docs/a.md", "docs/b/c.svg", "docs/e.md"]
+    );
+}
+
+/// The lines of the book's summary that lead to a page: its title and its path from `docs`.
+fn chapters(summary: &str) -> Vec<(&str, &str)> {
+    let mut chapters = Vec::new();
+    for line in summary.lines() {
+        // Headings of parts, and the chapter before the first part, which has no bullet.
+        let Some(link) = line.trim_start().trim_start_matches("- ").strip_prefix('[') else {
+            assert!(line.is_empty() || line.starts_with("# "), "{line:?}");
+            continue;
+        };
+        let (title, path) = link.split_once("](").unwrap();
+        let path = path.strip_suffix(')').unwrap();
+        chapters.push((title, path));
+    }
+    chapters
+}
+
+#[test]
+fn the_summary_has_each_page_by_its_title() {
+    let summary = read("docs/SUMMARY.md");
+    let mut listed = BTreeSet::new();
+    for (title, path) in chapters(&summary) {
+        let page = read(format!("docs/{path}"));
+        assert_eq!(page.lines().next(), Some(&*format!("# {title}")), "{path}");
+        assert!(
+            listed.insert(format!("docs/{path}")),
+            "{path} is there twice"
+        );
+    }
+    let pages = pages().into_keys();
+    let pages = pages.filter(|it| it.starts_with("docs/") && it != "docs/SUMMARY.md");
+    assert_eq!(listed, pages.collect::<BTreeSet<String>>());
+}
+
+#[test]
+fn each_page_of_the_book_begins_with_its_question() {
+    let mut silent = Vec::new();
+    for (path, text) in pages() {
+        if !path.starts_with("docs/") || path == "docs/SUMMARY.md" {
+            continue;
+        }
+        let first = text.split("\n\n").nth(1).unwrap_or_default();
+        if !(first.starts_with('*') && first.ends_with("?*")) {
+            silent.push(path);
+        }
+    }
+    assert_eq!(silent, [""; 0]);
 }

@@ -330,7 +330,7 @@ fn paths_are_read_as_the_compiler_does() {
 /// The table in the documentation has a row for each controller.
 #[test]
 fn the_documentation_has_each_controller() {
-    let text = std::fs::read_to_string(root().join("docs/guide/apiserver.md")).unwrap();
+    let text = std::fs::read_to_string(root().join("docs/reference/api.md")).unwrap();
     let (_, table) = text.split_once("| name, older name |").unwrap();
     let lines = table.lines().skip(2);
     let lines = lines.take_while(|line| line.starts_with('|'));

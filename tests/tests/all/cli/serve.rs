@@ -285,7 +285,10 @@ fn the_docs_name_the_servers_default_port() {
         .split_once("[default: 127.0.0.1:")
         .expect("a default port");
     let port = after.split(']').next().expect("the rest");
-    let docs = include_str!("../../../../docs/guide/apiserver.md");
+    let docs = concat!(
+        include_str!("../../../../docs/guide/apiserver.md"),
+        include_str!("../../../../docs/reference/api.md")
+    );
     let addresses = docs.split("127.0.0.1:").skip(1);
     let digits = |text: &str| text.chars().take_while(char::is_ascii_digit).collect();
     let mut ports: Vec<String> = addresses.map(digits).collect();

@@ -80,7 +80,7 @@ fn a_counted_quota_is_exact_for_later_pods() {
 }
 
 /// Four is not a limit here: the count may lag behind concurrently created pods, on the real server
-/// too. docs/guide/apiserver.md has the frequency on both.
+/// too. docs/reference/api-differences.md has the frequency on both.
 #[test]
 #[ignore = "needs kubectl and a built control plane"]
 fn an_outdated_count_is_corrected_by_the_next_one() {
