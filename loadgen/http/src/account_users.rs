@@ -7,12 +7,13 @@ use std::sync::Arc;
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
+use http::HeaderMap;
 use podstorm_apiserver::Cluster;
 use podstorm_objects::{AnyObject, DynamicObject, Kind, Now};
 
-use crate::ApiServer;
 use crate::account_tokens::{Bound, Claims, ISSUER, TokenKey, user_name};
-use crate::credentials::{NotAuthenticated, User};
+use crate::credentials::{NotAuthenticated, User, bearer};
+use crate::server::ApiServer;
 
 /// Tolerance for clock skew in seconds: how long a token stays valid after its expiry, and after
 /// the deletion of an object that it is bound to.
@@ -92,6 +93,12 @@ impl ApiServer {
     pub(crate) fn user_of_token(&self, token: &str) -> Result<Arc<User>, NotAuthenticated> {
         let authenticated = self.authenticate(token, &[ISSUER])?;
         Ok(authenticated.user)
+    }
+
+    /// Whether a request with these headers has the credential that the server wants.
+    pub(crate) fn accepts(&self, headers: &HeaderMap) -> bool {
+        let is_good = |token| self.user_of_token(token).is_ok();
+        !self.credentials().are_required() || bearer(headers).is_some_and(is_good)
     }
 }
 

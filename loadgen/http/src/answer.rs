@@ -1,6 +1,7 @@
 //! Answers: a status code, headers, and a body that is sent whole or in parts.
 
 use std::collections::BTreeSet;
+use std::fmt;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
@@ -14,13 +15,9 @@ use serde_json::Value;
 
 use crate::faults::ConnectionLost;
 use crate::indented::Indenter;
-use crate::kubelet::log::LogBody;
 use crate::limits::KeptPlace;
-use crate::list::ListBody;
-use crate::live::LiveBody;
 use crate::media::{self, Form};
-use crate::watch::WatchBody;
-use crate::{ownership, protobuf, yaml};
+use crate::{protobuf, view, yaml};
 
 /// The body of an answer.
 #[derive(Debug)]
@@ -34,10 +31,24 @@ pub struct Body {
 enum Content {
     /// Taken when it is sent, and empty afterwards.
     Whole(Bytes),
-    List(Box<ListBody>),
-    Watch(Box<WatchBody>),
-    Live(Box<LiveBody>),
-    Log(Box<LogBody>),
+    List(Box<dyn Bits>),
+    /// It goes on for as long as the client likes.
+    Endless(Box<dyn Bits>),
+}
+
+/// A body that is sent bit by bit.
+pub(crate) trait Bits: fmt::Debug + Send {
+    /// The next bit; `None` at the end.
+    ///
+    /// # Errors
+    /// [`ConnectionLost`] if a fault cuts the connection.
+    fn poll_next(
+        &mut self,
+        context: &mut Context<'_>,
+    ) -> Poll<Result<Option<Bytes>, ConnectionLost>>;
+
+    /// Breaks what follows into lines. Not what is endless: each event is a line, and a log is not JSON.
+    fn indent(&mut self) {}
 }
 
 impl Body {
@@ -54,10 +65,7 @@ impl Body {
 
     /// Reports whether the body lasts as long as the client stays connected.
     pub(crate) fn is_endless(&self) -> bool {
-        matches!(
-            self.content,
-            Content::Watch(_) | Content::Live(_) | Content::Log(_)
-        )
+        matches!(self.content, Content::Endless(_))
     }
 
     /// Holds the request's slot until the body has been sent.
@@ -74,21 +82,12 @@ impl Body {
         match &mut self.content {
             Content::Whole(bytes) => *bytes = Indenter::default().push(bytes).into(),
             Content::List(list) => list.indent(),
-            // Each event is one line, and a log is not JSON.
-            Content::Watch(_) | Content::Live(_) | Content::Log(_) => {}
+            Content::Endless(_) => {}
         }
     }
 
-    pub(crate) fn list(list: ListBody) -> Body {
-        Body::of(Content::List(Box::new(list)))
-    }
-
-    pub(crate) fn watch(watch: WatchBody) -> Body {
-        Body::of(Content::Watch(Box::new(watch)))
-    }
-
-    pub(crate) fn live(live: LiveBody) -> Body {
-        Body::of(Content::Live(Box::new(live)))
+    pub(crate) fn endless(bits: impl Bits + 'static) -> Body {
+        Body::of(Content::Endless(Box::new(bits)))
     }
 }
 
@@ -103,17 +102,8 @@ impl HttpBody for Body {
         let bytes = match &mut self.content {
             Content::Whole(bytes) if bytes.is_empty() => None,
             Content::Whole(bytes) => Some(std::mem::take(bytes)),
-            Content::List(list) => list.next(),
-            Content::Watch(watch) => match watch.poll_next(context) {
+            Content::List(bits) | Content::Endless(bits) => match bits.poll_next(context) {
                 Poll::Ready(bytes) => bytes?,
-                Poll::Pending => return Poll::Pending,
-            },
-            Content::Live(live) => match live.poll_next(context) {
-                Poll::Ready(bytes) => bytes,
-                Poll::Pending => return Poll::Pending,
-            },
-            Content::Log(log) => match log.poll_next(context) {
-                Poll::Ready(bytes) => bytes,
                 Poll::Pending => return Poll::Pending,
             },
         };
@@ -229,7 +219,7 @@ pub(crate) fn document(code: u16, form: Form, value: &Value) -> Response<Body> {
 pub(crate) fn object(code: u16, form: Form, object: &dyn Object) -> Response<Body> {
     if form != Form::Json {
         let mut json = object.to_json();
-        ownership::fill(object.kind(), &mut json);
+        view::fill(object.kind(), &mut json);
         return document(code, form, &json);
     }
     let mut out = Writer::new();
@@ -251,17 +241,22 @@ pub(crate) fn text(code: u16, text: impl Into<Bytes>) -> Response<Body> {
 }
 
 /// Returns an answer with a log that is followed.
-pub(crate) fn log(log: LogBody) -> Response<Body> {
-    respond(200, TEXT, Body::of(Content::Log(Box::new(log))))
+pub(crate) fn log(log: impl Bits + 'static) -> Response<Body> {
+    respond(200, TEXT, Body::endless(log))
 }
 
-/// Returns an answer with a list or a watch, sent in parts.
-pub(crate) fn stream(body: Body) -> Response<Body> {
-    let media = match body.content {
-        Content::Watch(ref watch) if watch.is_protobuf() => PROTOBUF_WATCH,
+/// A list in JSON, sent bit by bit.
+pub(crate) fn list(list: impl Bits + 'static) -> Response<Body> {
+    respond(200, JSON, Body::of(Content::List(Box::new(list))))
+}
+
+/// A watch whose events have that form.
+pub(crate) fn watch(form: Form, watch: impl Bits + 'static) -> Response<Body> {
+    let media = match form {
+        Form::Protobuf => PROTOBUF_WATCH,
         _ => JSON,
     };
-    respond(200, media, body)
+    respond(200, media, Body::endless(watch))
 }
 
 /// Returns an answer with an error as a `Status`.

@@ -1,38 +1,21 @@
 //! Request bodies: decoding into objects and options.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use podstorm_apiserver::errors::unsupported;
 use podstorm_apiserver::{errors, limits};
-use podstorm_objects::{AnyObject, ApiError, DynamicObject, Kind, Reason};
+use podstorm_objects::{AnyObject, ApiError, DynamicObject, Kind};
 use serde_json::{Map, Value};
 
-use crate::decode::{self, By, Document, Form};
+use crate::call::Call;
+use crate::decode::{self, By, Document, Form, cannot_be_handled, unhandled, version_of};
 use crate::media::BodyType;
-use crate::{Call, admission, json_syntax, protobuf, view, warnings};
+use crate::{admission, json_syntax, protobuf, view, warnings};
 
-/// Maximum size of a body in bytes, the same as upstream.
-pub(crate) const BODY_MAX: usize = limits::BYTES_MAX;
-/// Time limit for the arrival of a body: upstream's limit for a whole request.
-pub(crate) const BODY_WITHIN: Duration = Duration::from_secs(60);
 /// Maximum number of bytes of a body that a message quotes.
 const QUOTED_MAX: usize = 30;
 /// The media types of objects' bodies, as messages list them.
 const READ: &str = "application/json, application/yaml, application/vnd.kubernetes.protobuf";
-
-/// Returns a 413: the body exceeds the limit.
-pub(crate) fn too_large() -> ApiError {
-    let reason = Reason::Other("RequestEntityTooLarge".into());
-    let message = format!("Request entity too large: limit is {BODY_MAX}");
-    ApiError::status(413, reason, message)
-}
-
-/// Returns a 504: the body did not arrive in time.
-pub(crate) fn too_slow() -> ApiError {
-    let message = "Timeout: request did not complete within the allotted timeout";
-    ApiError::status(504, Reason::Timeout, message)
-}
 
 /// Decodes the body as a document of a form. `expected` is the kind assumed for an object without
 /// one.
@@ -214,22 +197,6 @@ pub(crate) fn object_of(
         }
     };
     read.map_err(|problem| cannot_be_handled(kind, &problem.to_string()))
-}
-
-/// Returns a 400: a member of the object is invalid for its kind.
-pub(crate) fn cannot_be_handled(kind: Kind, problem: &str) -> ApiError {
-    unhandled(kind.api_version(), kind.name(), problem)
-}
-
-fn unhandled(api_version: &str, name: &str, problem: &str) -> ApiError {
-    let version = version_of(api_version);
-    errors::bad_request(format!(
-        "{name} in version \"{version}\" cannot be handled as a {name}: {problem}"
-    ))
-}
-
-fn version_of(api_version: &str) -> &str {
-    api_version.rsplit('/').next().unwrap_or(api_version)
 }
 
 /// # Errors

@@ -6,10 +6,9 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use podstorm_objects::{Kind, Now};
+use bytes::Bytes;
+use podstorm_objects::{Kind, Now, Subresource};
 use serde_json::Value;
-
-use crate::openapi;
 
 /// A group and a version, as in paths and in `apiVersion`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -92,6 +91,14 @@ fn priority(version: &str) -> (u8, Reverse<u32>, Reverse<u32>, &str) {
     }
 }
 
+/// The OpenAPI v2 document of a catalog.
+#[derive(Debug)]
+pub(crate) struct OlderOpenApi {
+    pub(crate) json: Bytes,
+    pub(crate) protobuf: Bytes,
+    pub(crate) tag: String,
+}
+
 /// The kinds that a server serves.
 #[derive(Debug)]
 pub(crate) struct Catalog {
@@ -106,7 +113,7 @@ pub(crate) struct Catalog {
     /// change.
     _schemas: Vec<Arc<Value>>,
     /// The OpenAPI v2 document, computed on first request.
-    older_openapi: OnceLock<openapi::Older>,
+    older_openapi: OnceLock<OlderOpenApi>,
 }
 
 impl Catalog {
@@ -158,9 +165,12 @@ impl Catalog {
         &self.openapi_tags[of]
     }
 
-    /// Returns the OpenAPI v2 document.
-    pub(crate) fn older_openapi(&self) -> &openapi::Older {
-        self.older_openapi.get_or_init(|| openapi::older(self))
+    /// OpenAPI v2, made at the first request for it.
+    pub(crate) fn older_openapi(
+        &self,
+        make: impl FnOnce(&Catalog) -> OlderOpenApi,
+    ) -> &OlderOpenApi {
+        self.older_openapi.get_or_init(|| make(self))
     }
 
     /// Reports whether a group's kinds come from custom resource definitions.
@@ -221,6 +231,30 @@ impl Catalog {
     pub(crate) fn group_versions(&self) -> impl Iterator<Item = &GroupVersion> {
         self.kinds.keys()
     }
+}
+
+/// Returns the subresources of a kind, sorted by name.
+pub(crate) fn subresources(kind: Kind) -> Vec<Subresource> {
+    let row = kind.row();
+    let mut all = row.subresources.to_vec();
+    if row.has_status {
+        all.push(Subresource {
+            name: "status",
+            kind: row.kind,
+            api_version: row.api_version,
+            verbs: Subresource::CHANGE,
+        });
+    }
+    if row.has_scale {
+        all.push(Subresource {
+            name: "scale",
+            kind: "Scale",
+            api_version: "autoscaling/v1",
+            verbs: Subresource::CHANGE,
+        });
+    }
+    all.sort_by_key(|part| part.name);
+    all
 }
 
 #[cfg(test)]

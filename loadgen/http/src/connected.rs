@@ -1,5 +1,5 @@
-//! I/O of a connection: wrappers of bytes, requests and answers that update its [`Activity`], and
-//! the task that closes it at its deadline.
+//! What a connection's bytes, requests and answers tell its [`Activity`], the task that ends it in time, and what answers
+//! its requests.
 
 use std::future::poll_fn;
 use std::io;
@@ -9,7 +9,10 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
+use http::{Request, Response, Version};
 use http_body::{Body as HttpBody, Frame, SizeHint};
+use hyper::body::Incoming;
+use hyper::service::{Service, service_fn};
 use hyper_util::server::graceful::GracefulConnection;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::sync::watch;
@@ -17,7 +20,9 @@ use tokio::time::{Instant, sleep_until};
 
 use crate::answer::Body;
 use crate::connections::{Activity, Connection, Stage};
+use crate::credentials::User;
 use crate::faults::ConnectionLost;
+use crate::server::ApiServer;
 
 /// How long an idle HTTP/2 connection stays open after the client was notified of the shutdown.
 const GOODBYE_WITHIN: Duration = Duration::from_secs(5);
@@ -234,4 +239,44 @@ impl HttpBody for Sending {
     fn size_hint(&self) -> SizeHint {
         self.body.size_hint()
     }
+}
+
+/// Returns the service for the requests of one connection. `user` is the sender, if known.
+pub(crate) fn service(
+    server: &ApiServer,
+    user: Option<Arc<User>>,
+    connection: &Arc<Connection>,
+) -> impl Service<
+    Request<Incoming>,
+    Response = Response<Sending>,
+    Error = ConnectionLost,
+    Future: Send + 'static,
+> + use<> {
+    let (server, connection) = (server.clone(), Arc::clone(connection));
+    if user.is_some() {
+        connection.prove();
+    }
+    service_fn(move |mut request: Request<Incoming>| {
+        if !connection.is_proven() && server.accepts(request.headers()) {
+            connection.prove();
+        }
+        let refused = server.check_page(&request);
+        let activity = connection.activity();
+        let (answering, stage) = activity.begin(
+            request.version() == Version::HTTP_2,
+            !request.body().is_end_stream(),
+        );
+        if let Some(user) = &user {
+            request.extensions_mut().insert(Arc::clone(user));
+        }
+        let request = request.map(|body| Arriving { body, stage });
+        let (server, activity) = (server.clone(), Arc::clone(activity));
+        async move {
+            // A lost answer closes the connection or resets the stream.
+            let response = server.answer_unless(refused, request).await?;
+            let stage = activity.send(response.body().is_endless());
+            drop(answering);
+            Ok(response.map(|body| Sending { body, stage }))
+        }
+    })
 }

@@ -6,11 +6,12 @@ use podstorm_objects::{ApiError, Kind, Object, ResourceVersion, Uid};
 use serde_json::{Map, Value, json};
 
 use crate::answer::{self, Body};
+use crate::call::Call;
 use crate::decode::Form;
 use crate::query::{check_dry_run, options_invalid};
 use crate::route::Target;
 use crate::select::Selection;
-use crate::{Call, body, list, objects, view};
+use crate::{body, list, shape, view};
 
 /// The namespaces that admission protects from deletion.
 const KEPT_NAMESPACES: [&str; 3] = ["default", "kube-system", "kube-public"];
@@ -41,7 +42,7 @@ pub(crate) fn delete(call: &Call<'_>, target: &Target) -> Result<Response<Body>,
             &deleted(target.kind, &*object),
         ));
     }
-    objects::answer(call, 200, &view::shown(target.kind, object)?)
+    shape::answer(call, 200, &view::shown(target.kind, object)?)
 }
 
 /// Returns the `Status` of a completed deletion.

@@ -8,30 +8,31 @@ use base64::prelude::{BASE64_STANDARD, Engine as _};
 use http::header::{ACCEPT, ETAG, IF_NONE_MATCH, LAST_MODIFIED, LOCATION, VARY};
 use http::{HeaderValue, Method, Response, StatusCode};
 use podstorm_apiserver::errors;
-use podstorm_objects::{ApiError, Kind, Subresource};
+use podstorm_objects::{ApiError, Kind};
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
 use crate::account_tokens::{ISSUER, TokenKey};
 use crate::answer::{self, Body};
-use crate::catalog::{Catalog, GroupVersion};
+use crate::call::Call;
+use crate::catalog::{Catalog, GroupVersion, subresources};
 use crate::media::Shape;
 use crate::openapi;
-use crate::reviews;
 use crate::route::Route;
 use crate::token_keys::PublicKey;
-use crate::{Call, component_status, view};
+use crate::unstored::{COMPONENT_VERBS, REVIEW_VERBS, is_component_status, is_review};
+use crate::view;
 
 /// The minor version of the Kubernetes release that is served.
 const MINOR: &str = "36";
 
 /// Returns the verbs of a kind.
 fn verbs(kind: Kind) -> &'static [&'static str] {
-    if reviews::is_review(kind) {
-        return reviews::VERBS;
+    if is_review(kind) {
+        return REVIEW_VERBS;
     }
-    if component_status::is(kind) {
-        return component_status::VERBS;
+    if is_component_status(kind) {
+        return COMPONENT_VERBS;
     }
     podstorm_apiserver::verbs(kind)
 }
@@ -113,7 +114,7 @@ fn older_open_api(call: &Call<'_>) -> Response<Body> {
     const ASKED: &str = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf";
     const GIVEN: &str = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf";
     let catalog = call.catalog();
-    let document = catalog.older_openapi();
+    let document = catalog.older_openapi(openapi::older);
     let accepted = call.headers.get(ACCEPT);
     let accepted = accepted.and_then(|value| value.to_str().ok());
     let response = unless_known(call, &document.tag, || {
@@ -257,7 +258,7 @@ fn resources(call: &Call<'_>, of: &GroupVersion) -> Value {
         let mut resource = json!({"name": row.resource, "singularName": singular(*kind),
             "namespaced": row.namespaced, "kind": row.kind, "verbs": verbs(*kind)});
         put_other_names(&mut resource, *kind);
-        if !reviews::is_review(*kind) && !component_status::is(*kind) {
+        if !is_review(*kind) && !is_component_status(*kind) {
             let stored = call.cluster().stored_kind(view::stored_kind(*kind));
             resource["storageVersionHash"] = storage_version_hash(stored).into();
         }
@@ -280,30 +281,6 @@ fn resources(call: &Call<'_>, of: &GroupVersion) -> Value {
         list["apiVersion"] = "v1".into();
     }
     list
-}
-
-/// Returns the subresources of a kind, sorted by name.
-pub(crate) fn subresources(kind: Kind) -> Vec<Subresource> {
-    let row = kind.row();
-    let mut all = row.subresources.to_vec();
-    if row.has_status {
-        all.push(Subresource {
-            name: "status",
-            kind: row.kind,
-            api_version: row.api_version,
-            verbs: Subresource::CHANGE,
-        });
-    }
-    if row.has_scale {
-        all.push(Subresource {
-            name: "scale",
-            kind: "Scale",
-            api_version: "autoscaling/v1",
-            verbs: Subresource::CHANGE,
-        });
-    }
-    all.sort_by_key(|part| part.name);
-    all
 }
 
 /// Serves aggregated discovery: one document with the resources of all group versions, either of
@@ -330,7 +307,7 @@ fn aggregate(call: &Call<'_>, core: bool) -> Response<Body> {
     let list = json!({"kind": "APIGroupDiscoveryList", "apiVersion": "apidiscovery.k8s.io/v2",
         "metadata": {}, "items": items});
     let text = list.to_string();
-    let tag = format!("{:016X}", fingerprint(text.as_bytes()));
+    let tag = openapi::hashed(&text);
     unless_known(call, &tag, || {
         answer::respond(200, HeaderValue::from_static(AGGREGATED), Body::whole(text))
     })
@@ -379,12 +356,4 @@ fn put_other_names(resource: &mut Value, kind: Kind) {
             resource[member] = json!(names);
         }
     }
-}
-
-/// Hashes bytes with 64-bit FNV-1a, which gives the same result on every machine, unlike the
-/// hashers of maps.
-pub(crate) fn fingerprint(bytes: &[u8]) -> u64 {
-    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
-        (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3)
-    })
 }

@@ -4,18 +4,9 @@
 
 use http::Response;
 
-use crate::Call;
 use crate::answer::{self, Body};
-
-/// The checks of every endpoint. `etcd` checks the store, which is in this process.
-const CHECKS: [&str; 3] = ["ping", "log", "etcd"];
-/// The check of `readyz` that fails while the server shuts down.
-const SHUTDOWN: &str = "shutdown";
-
-/// Reports whether an endpoint has a check.
-pub(crate) fn has_check(endpoint: &str, check: &str) -> bool {
-    CHECKS.contains(&check) || endpoint == "readyz" && check == SHUTDOWN
-}
+use crate::call::Call;
+use crate::route::{CHECKS, SHUTDOWN, has_check};
 
 /// Serves a request for all checks of an endpoint, or for one.
 pub(crate) fn serve(call: &Call<'_>, endpoint: &str, check: Option<&str>) -> Response<Body> {

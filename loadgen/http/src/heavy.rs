@@ -9,13 +9,11 @@ use std::time::Duration;
 
 use http::{Method, Response};
 use podstorm_apiserver::limits::Exceeded;
-use podstorm_apiserver::time_limit;
+use podstorm_apiserver::{Cluster, time_limit};
 use podstorm_objects::{ApiError, Reason};
 use tokio::sync::Semaphore;
 use tokio::time::{Instant, timeout, timeout_at};
 
-use crate::ApiServer;
-use crate::answer::Body;
 use crate::route::Route;
 use crate::view;
 
@@ -49,11 +47,11 @@ impl Heavy {
     /// # Errors
     /// 504 if there is no answer by `deadline`, which includes waiting for a slot; then the
     /// request commits nothing, unless it already has. 500 if `answer` panics.
-    pub(crate) async fn answer(
+    pub(crate) async fn answer<B: Send + 'static>(
         &self,
         deadline: Instant,
-        answer: impl FnOnce() -> Response<Body> + Send + 'static,
-    ) -> Result<Response<Body>, ApiError> {
+        answer: impl FnOnce() -> Response<B> + Send + 'static,
+    ) -> Result<Response<B>, ApiError> {
         let place = timeout_at(deadline, Arc::clone(&self.0).acquire_owned()).await;
         let place = place.map_err(|_| Exceeded::Time)?;
         let over = Arc::new(AtomicBool::new(false));
@@ -101,7 +99,7 @@ impl Drop for Raises {
 }
 
 /// Reports whether a request may take long.
-pub(crate) fn is_heavy(server: &ApiServer, route: &Route, method: &Method, body: usize) -> bool {
+pub(crate) fn is_heavy(cluster: &Cluster, route: &Route, method: &Method, body: usize) -> bool {
     let Route::Objects(target) = route else {
         return body > BODY_MAX;
     };
@@ -110,7 +108,7 @@ pub(crate) fn is_heavy(server: &ApiServer, route: &Route, method: &Method, body:
     if body > BODY_MAX || body.saturating_mul(schema) > LOOKS_MAX {
         return true;
     }
-    let api = server.cluster().api(view::stored_kind(target.kind));
+    let api = cluster.api(view::stored_kind(target.kind));
     if target.name.is_empty() {
         return method != Method::POST && api.count().is_ok_and(|count| count > OBJECTS_MAX);
     }

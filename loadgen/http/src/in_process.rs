@@ -14,12 +14,14 @@ use podstorm_apiserver::errors;
 use podstorm_objects::{AnyObject, ApiError, Kind, Map, Now, Reason};
 use serde_json::Value;
 
+use crate::call::Call;
 use crate::credentials::User;
 use crate::media::Accepted;
-use crate::ownership::{self, Writer};
+use crate::ownership::Writer;
 use crate::query::Query;
 use crate::route::Route;
-use crate::{ApiServer, Call, view};
+use crate::server::ApiServer;
+use crate::{apply, dispatch, view};
 
 /// A configuration to apply.
 #[derive(Clone, Copy, Debug)]
@@ -73,7 +75,7 @@ impl ApiServer {
                 return Err(errors::unknown_resource());
             };
             let writer = Writer::applying(call, &target)?;
-            let applied = ownership::applied(call, &target, &writer);
+            let applied = apply::applied(call, &target, &writer);
             let (object, _) = applied.map_err(|error| view::shown_error(target.kind, error))?;
             Ok(object)
         })
@@ -91,12 +93,12 @@ impl ApiServer {
             Bytes::new(),
             now,
             |call, route| {
-                if call.is_long_running(&route) || route == Route::Live {
+                if dispatch::is_long_running(call, &route) || route == Route::Live {
                     return Err(ApiError::transport(format!(
                         "{path}: the answer never ends"
                     )));
                 }
-                let response = call.serve(route)?;
+                let response = dispatch::serve(call, route)?;
                 let code = response.status().as_u16();
                 let mut body = pin!(response.into_body());
                 let mut text = Vec::new();

@@ -13,8 +13,6 @@ use podstorm_objects::{ApiError, Reason};
 
 use tokio::task::AbortHandle;
 
-use crate::ApiServer;
-
 /// Default maximum number of concurrent reading requests, the same as upstream.
 pub const REQUESTS_INFLIGHT: u64 = 400;
 /// Default maximum number of concurrent mutating requests, the same as upstream.
@@ -49,7 +47,7 @@ impl InFlight {
     ///
     /// # Errors
     /// 429 if there is none.
-    pub(crate) fn enter(&self) -> Result<Place<'_>, ApiError> {
+    pub(crate) fn enter(self: &Arc<Self>) -> Result<Place<'_>, ApiError> {
         let before = self.now.fetch_add(1, Ordering::Relaxed);
         let place = Place(self);
         match self.max == 0 || before < self.max {
@@ -70,15 +68,15 @@ fn too_many() -> ApiError {
 
 /// The slot of a request that is being answered, freed when it is dropped.
 #[derive(Debug)]
-pub(crate) struct Place<'a>(&'a InFlight);
+pub(crate) struct Place<'a>(&'a Arc<InFlight>);
 
 impl Place<'_> {
     /// Holds the slot until the answer has been sent.
-    pub(crate) fn keep(self, server: &ApiServer, is_mutating: bool) -> KeptPlace {
+    pub(crate) fn keep(self) -> KeptPlace {
+        let in_flight = Arc::clone(self.0);
         std::mem::forget(self);
         let taken = Arc::new(Taken {
-            server: server.clone(),
-            is_mutating,
+            in_flight,
             is_free: AtomicBool::new(false),
         });
         let late = Arc::clone(&taken);
@@ -108,8 +106,7 @@ pub(crate) struct KeptPlace {
 
 #[derive(Debug)]
 struct Taken {
-    server: ApiServer,
-    is_mutating: bool,
+    in_flight: Arc<InFlight>,
     is_free: AtomicBool,
 }
 
@@ -117,7 +114,7 @@ impl Taken {
     fn free(&self) {
         // Relaxed: only the first swap lowers the count.
         if !self.is_free.swap(true, Ordering::Relaxed) {
-            self.server.in_flight(self.is_mutating).leave();
+            self.in_flight.leave();
         }
     }
 }

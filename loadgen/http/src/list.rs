@@ -1,5 +1,7 @@
 //! `GET` of a collection, whole or in pages, encoded while it is sent.
 
+use std::task::{Context, Poll};
+
 use bytes::Bytes;
 use http::Response;
 use podstorm_apiserver::{ListOptions, Select, errors};
@@ -7,13 +9,15 @@ use podstorm_objects::json::Writer;
 use podstorm_objects::{AnyObject, ApiError, Cause, Kind, Object, ResourceVersion};
 use serde_json::{Map, Value, json};
 
-use crate::answer::{self, Body};
+use crate::answer::{self, Bits, Body};
+use crate::call::Call;
+use crate::faults::ConnectionLost;
 use crate::indented::Indenter;
-use crate::media::{Accepted, Form, Shape};
+use crate::media::{Accepted, Form, Shape, not_acceptable};
 use crate::query::{Query, options_invalid, version_number};
 use crate::route::Target;
 use crate::select::Selection;
-use crate::{Call, ownership, table, view};
+use crate::{table, view};
 
 /// Approximate size of a chunk of a list in bytes: large enough to keep the overhead of sending
 /// small, and small enough to send the first chunk early.
@@ -123,12 +127,12 @@ pub(crate) fn answer_list(
                  (*core.{})",
                 list_kind(kind)
             );
-            return Err(crate::not_acceptable(message));
+            return Err(not_acceptable(message));
         }
         Shape::Object | Shape::Discovery if form != Form::Json => {
             let filled = |item: &AnyObject| {
                 let mut json = item.to_json();
-                ownership::fill(kind, &mut json);
+                view::fill(kind, &mut json);
                 json
             };
             let items: Vec<Value> = items.iter().map(filled).collect();
@@ -142,7 +146,7 @@ pub(crate) fn answer_list(
                 kind.api_version(),
                 of_objects
             );
-            return Ok(answer::stream(Body::list(ListBody::new(kind, head, items))));
+            return Ok(answer::list(ListBody::new(kind, head, items)));
         }
     };
     Ok(answer::document(200, form, &document))
@@ -199,7 +203,7 @@ fn check_versions(query: &Query<'_>) -> Result<Option<u64>, ApiError> {
 
 /// A list that is encoded while it is sent.
 #[derive(Debug)]
-pub(crate) struct ListBody {
+struct ListBody {
     /// The text before the items, until the first chunk is sent.
     head: Option<String>,
     /// The items not yet sent, or `None` after the last chunk.
@@ -223,13 +227,8 @@ impl ListBody {
         }
     }
 
-    /// Pretty-prints the chunks that follow.
-    pub(crate) fn indent(&mut self) {
-        self.indenter = Some(Indenter::default());
-    }
-
     /// Returns the next chunk, or `None` at the end.
-    pub(crate) fn next(&mut self) -> Option<Bytes> {
+    fn next(&mut self) -> Option<Bytes> {
         let items = self.items.as_mut()?;
         let mut chunk = String::with_capacity(CHUNK + CHUNK / 4);
         let head = self.head.take();
@@ -259,5 +258,15 @@ impl ListBody {
             None => chunk.into(),
             Some(indenter) => indenter.push(chunk.as_bytes()).into(),
         })
+    }
+}
+
+impl Bits for ListBody {
+    fn poll_next(&mut self, _: &mut Context<'_>) -> Poll<Result<Option<Bytes>, ConnectionLost>> {
+        Poll::Ready(Ok(self.next()))
+    }
+
+    fn indent(&mut self) {
+        self.indenter = Some(Indenter::default());
     }
 }

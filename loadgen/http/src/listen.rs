@@ -5,21 +5,18 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::{Request, Response, Version};
-use http_body::Body as _;
-use hyper::body::Incoming;
 use hyper::server::conn::http1;
-use hyper::service::{Service, service_fn};
 use hyper_util::rt::TokioIo;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 
-use crate::connected::{Arriving, Observed, Sending, drive};
+use crate::connected::{Observed, drive, service};
 pub use crate::connections::ConnectionLimits;
 use crate::connections::{Connection, Connections};
-use crate::credentials::{User, draw_hash_seed};
+use crate::credentials::draw_hash_seed;
+use crate::server::ApiServer;
+use crate::tls;
 use crate::tls::Tls;
-use crate::{ApiServer, ConnectionLost, tls};
 
 /// How long requests in progress may take after the server was told to stop.
 const DRAIN_WITHIN: Duration = Duration::from_secs(10);
@@ -133,44 +130,4 @@ async fn serve_tls(
     if let Some(greeted) = greeted {
         tls::serve(server, greeted, connection, stops).await;
     }
-}
-
-/// Returns the service for the requests of one connection. `user` is the sender, if known.
-pub(crate) fn service(
-    server: &ApiServer,
-    user: Option<Arc<User>>,
-    connection: &Arc<Connection>,
-) -> impl Service<
-    Request<Incoming>,
-    Response = Response<Sending>,
-    Error = ConnectionLost,
-    Future: Send + 'static,
-> + use<> {
-    let (server, connection) = (server.clone(), Arc::clone(connection));
-    if user.is_some() {
-        connection.prove();
-    }
-    service_fn(move |mut request: Request<Incoming>| {
-        if !connection.is_proven() && server.accepts(request.headers()) {
-            connection.prove();
-        }
-        let refused = server.check_page(&request);
-        let activity = connection.activity();
-        let (answering, stage) = activity.begin(
-            request.version() == Version::HTTP_2,
-            !request.body().is_end_stream(),
-        );
-        if let Some(user) = &user {
-            request.extensions_mut().insert(Arc::clone(user));
-        }
-        let request = request.map(|body| Arriving { body, stage });
-        let (server, activity) = (server.clone(), Arc::clone(activity));
-        async move {
-            // A lost answer closes the connection or resets the stream.
-            let response = server.answer_unless(refused, request).await?;
-            let stage = activity.send(response.body().is_endless());
-            drop(answering);
-            Ok(response.map(|body| Sending { body, stage }))
-        }
-    })
 }

@@ -5,7 +5,7 @@
 
 use http::HeaderMap;
 use http::header::{ACCEPT, CONTENT_TYPE};
-use podstorm_objects::{ApiError, Details, Kind};
+use podstorm_objects::{ApiError, Details, Kind, Reason};
 
 use crate::protobuf;
 
@@ -120,10 +120,10 @@ pub(crate) fn accepted(headers: &HeaderMap, offer: Offer) -> Result<Accepted, Ap
         || clauses.iter().any(|clause| !clause.wanted.is_empty());
     let written = offer.written();
     Err(match is_routed {
-        true => crate::not_acceptable(format!(
+        true => not_acceptable(format!(
             "only the following media types are accepted: {written}"
         )),
-        false => crate::not_acceptable(format!(
+        false => not_acceptable(format!(
             "406: Not Acceptable\n\nAvailable representations: {written}{}",
             offer.also_routed()
         ))
@@ -258,4 +258,9 @@ impl BodyType {
             _ => None,
         }
     }
+}
+
+/// 406: no shape that the client accepts fits.
+pub(crate) fn not_acceptable(message: String) -> ApiError {
+    ApiError::status(406, Reason::Other("NotAcceptable".into()), message)
 }

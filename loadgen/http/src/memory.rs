@@ -1,14 +1,10 @@
 //! Load shedding: which requests are refused while the process is short of memory.
 
-use std::pin::pin;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use bytes::Bytes;
 use http::Method;
-use http_body_util::BodyExt;
 use podstorm_objects::{ApiError, Reason};
 
-use crate::body;
 use crate::metrics::Attributes;
 use crate::route::Route;
 
@@ -63,21 +59,6 @@ impl Memory {
             false => Ok(()),
         }
     }
-}
-
-/// Reads a body and discards it.
-pub(crate) async fn discard<B: http_body::Body<Data = Bytes>>(body: B) {
-    let mut body = pin!(body);
-    let all = async {
-        let mut left = body::BODY_MAX;
-        while let Some(Ok(frame)) = body.as_mut().frame().await {
-            left = left.saturating_sub(frame.data_ref().map_or(0, Bytes::len));
-            if left == 0 {
-                return;
-            }
-        }
-    };
-    let _in_time = tokio::time::timeout(body::BODY_WITHIN, all).await;
 }
 
 fn used_up(used: u64, limit: u64) -> ApiError {

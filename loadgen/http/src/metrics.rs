@@ -1,4 +1,4 @@
-//! `/metrics`: requests, watches and objects, under the names of Kubernetes' API server.
+//! Counts of requests, watches and objects, and their text for Prometheus, under the names of Kubernetes' API server.
 //!
 //! A request costs three relaxed additions and no lock. The counters of a resource are allocated at
 //! its first request.
@@ -11,11 +11,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 use std::time::Duration;
 
-use http::{HeaderValue, Method, Response};
+use http::Method;
+use podstorm_apiserver::Cluster;
 use podstorm_objects::Kind;
 
-use crate::ApiServer;
-use crate::answer::{self, Body};
 use crate::catalog::{Catalog, GroupVersion};
 use crate::media::BodyType;
 use crate::query::Query;
@@ -268,6 +267,20 @@ impl Metrics {
         });
     }
 
+    /// Counts a watch that opens.
+    pub(crate) fn watch_opens(&self, kind: Kind) {
+        self.with(Some(kind), |of| {
+            of.watches.fetch_add(1, Ordering::Relaxed);
+        });
+    }
+
+    /// Counts a watch that ends.
+    pub(crate) fn watch_ends(&self, kind: Kind) {
+        self.with(Some(kind), |of| {
+            of.watches.fetch_sub(1, Ordering::Relaxed);
+        });
+    }
+
     /// Counts events that a watch sends.
     pub(crate) fn watch_sends(&self, kind: Kind, events: u64) {
         self.with(Some(kind), |of| {
@@ -285,33 +298,6 @@ fn count_answer(counts: &VerbCounts, code: u16, took: Duration) {
     let bound = bound.unwrap_or(BOUNDS_US.len());
     counts.durations[bound].fetch_add(1, Ordering::Relaxed);
     counts.duration_ns.fetch_add(ns, Ordering::Relaxed);
-}
-
-/// An open watch, counted until it is dropped.
-#[derive(Debug)]
-pub(crate) struct OpenWatch {
-    server: ApiServer,
-    kind: Kind,
-}
-
-impl OpenWatch {
-    pub(crate) fn new(server: &ApiServer, kind: Kind) -> OpenWatch {
-        server.metrics().with(Some(kind), |of| {
-            of.watches.fetch_add(1, Ordering::Relaxed);
-        });
-        OpenWatch {
-            server: server.clone(),
-            kind,
-        }
-    }
-}
-
-impl Drop for OpenWatch {
-    fn drop(&mut self) {
-        self.server.metrics().with(Some(self.kind), |of| {
-            of.watches.fetch_sub(1, Ordering::Relaxed);
-        });
-    }
 }
 
 /// A text in Prometheus' format.
@@ -339,18 +325,20 @@ fn resource_labels(kind: Option<Kind>) -> String {
     )
 }
 
-/// The content type, in the form of Prometheus' library.
-const FORM: HeaderValue =
-    HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8; escaping=underscores");
-
-pub(crate) fn serve(server: &ApiServer) -> Response<Body> {
-    answer::respond(200, FORM, Body::whole(text(server)))
+/// Numbers that a server shows beside its counts.
+pub(crate) struct Beside<'a> {
+    /// The requests that are being answered: those that read, and those that write.
+    pub(crate) in_flight: [u64; 2],
+    /// For each effect of faults its name, and how often it has struck.
+    pub(crate) struck: Vec<(&'static str, u64)>,
+    /// The requests that the log has dropped, where there is a log.
+    pub(crate) dropped: Option<u64>,
+    pub(crate) cluster: &'a Cluster,
 }
 
 /// Returns all metrics in Prometheus' text format.
-fn text(server: &ApiServer) -> String {
+pub(crate) fn text(metrics: &Metrics, beside: &Beside<'_>) -> String {
     let mut out = Text(String::new());
-    let metrics = server.metrics();
     let custom = metrics.custom_resources();
     let resources = || {
         metrics
@@ -410,7 +398,7 @@ fn text(server: &ApiServer) -> String {
     let name = "apiserver_current_inflight_requests";
     out.begin(name, "gauge", "Requests in flight.");
     for (kind, is_mutating) in [("mutating", true), ("readOnly", false)] {
-        let now = server.in_flight(is_mutating).now();
+        let now = beside.in_flight[usize::from(is_mutating)];
         out.line(name, &format!("request_kind=\"{kind}\""), now);
     }
     let name = "apiserver_longrunning_requests";
@@ -435,20 +423,20 @@ fn text(server: &ApiServer) -> String {
         "counter",
         "Requests and watches struck by armed faults.",
     );
-    for (effect, number) in server.struck_by_effect().filter(|(_, number)| *number > 0) {
+    for (effect, number) in beside.struck.iter().filter(|(_, number)| *number > 0) {
         out.line(name, &format!("effect=\"{effect}\""), number);
     }
-    if let Some(log) = &server.settings().log {
+    if let Some(dropped) = beside.dropped {
         let name = "podstorm_request_log_dropped_total";
         out.begin(name, "counter", "Requests dropped by the request log.");
-        out.line(name, "", log.dropped());
+        out.line(name, "", dropped);
     }
     // The deprecated name labels the resource only with its group.
     let name = "apiserver_resource_objects";
     let older = "apiserver_storage_objects";
-    let objects = server.cluster().kinds().into_iter();
+    let objects = beside.cluster.kinds().into_iter();
     let objects: Vec<(Kind, u64)> = objects
-        .filter_map(|kind| Some((kind, server.cluster().api(kind).count().ok()?)))
+        .filter_map(|kind| Some((kind, beside.cluster.api(kind).count().ok()?)))
         .collect();
     out.begin(name, "gauge", "Stored objects.");
     for (kind, number) in &objects {
@@ -460,9 +448,6 @@ fn text(server: &ApiServer) -> String {
     for (kind, number) in &objects {
         let labels = format!("resource=\"{}\"", kind.group_resource());
         out.line(older, &labels, number);
-    }
-    if let Some(further) = server.further_metrics() {
-        out.0.push_str(&further());
     }
     out.0
 }

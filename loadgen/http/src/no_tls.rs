@@ -6,8 +6,8 @@ use std::time::Duration;
 use tokio::net::TcpStream;
 use tokio::sync::watch;
 
-use crate::ApiServer;
 use crate::connections::Connection;
+use crate::server::ApiServer;
 
 /// A connection after the handshake; never constructed.
 pub(crate) enum Greeted {}

@@ -4,20 +4,20 @@ use std::sync::Arc;
 
 use http::{Method, Response};
 use podstorm_apiserver::errors::unsupported;
-use podstorm_apiserver::{Binding, Eviction, EvictionRequest, PodPart, Scale, ScaleUpdate, errors};
-use podstorm_objects::{
-    AnyObject, ApiError, Kind, Labels, Namespace, Reason, ResourceVersion, Uid,
-};
-use serde_json::{Map, Value, json};
+use podstorm_apiserver::{PodPart, Scale, ScaleUpdate, errors, schemas};
+use podstorm_objects::{AnyObject, ApiError, Kind, Namespace, Reason, ResourceVersion, Uid};
+use serde_json::{Value, json};
 
 use crate::answer::{self, Body};
-use crate::decode::{By, Form};
-use crate::media::{Accepted, BodyType, Shape};
+use crate::call::Call;
+use crate::decode::By;
+use crate::media::{BodyType, Shape};
 use crate::query::options_invalid;
 use crate::route::Target;
+use crate::unstored::is_component_status;
 use crate::{
-    Call, body, component_status, decode, delete, kubelet, list, openapi, ownership, patched,
-    reviews, table, token_request, view, warnings, watch,
+    apply, body, component_status, decode, delete, kubelet, list, ownership, patched, pod_requests,
+    shape, table, token_request, view, warnings, watch,
 };
 
 /// The patch types of custom objects, which have no rules for strategic merges of lists.
@@ -30,7 +30,7 @@ pub(crate) fn serve(call: &Call<'_>, target: &Target) -> Result<Response<Body>, 
 }
 
 fn serve_stored(call: &Call<'_>, target: &Target) -> Result<Response<Body>, ApiError> {
-    if component_status::is(target.kind) {
+    if is_component_status(target.kind) {
         return component_status::serve(call, target);
     }
     let on_object = !target.name.is_empty();
@@ -54,8 +54,10 @@ fn serve_stored(call: &Call<'_>, target: &Target) -> Result<Response<Body>, ApiE
         }
         (Method::GET, "scale", true) => get_scale(call, target),
         (Method::PUT | Method::PATCH, "scale", true) => change_scale(call, target),
-        (Method::POST, "binding", true) => bind(call, &target.namespace, Some(&target.name)),
-        (Method::POST, "eviction", true) => evict(call, target),
+        (Method::POST, "binding", true) => {
+            pod_requests::bind(call, &target.namespace, Some(&target.name))
+        }
+        (Method::POST, "eviction", true) => pod_requests::evict(call, target),
         (_, part, true) if kubelet::PARTS.contains(&part) => kubelet::serve(call, target),
         (Method::POST, "token", true) => token_request::create(call, target),
         _ => Err(answer::method_not_allowed()),
@@ -68,50 +70,6 @@ fn is_in_namespace(target: &Target) -> bool {
 
 fn api<'a>(call: &'a Call<'_>, target: &Target) -> podstorm_apiserver::Api<'a> {
     call.cluster().api(view::stored_kind(target.kind))
-}
-
-/// Returns an answer with an object in the shape that the client accepts.
-pub(crate) fn answer(
-    call: &Call<'_>,
-    code: u16,
-    object: &AnyObject,
-) -> Result<Response<Body>, ApiError> {
-    let Accepted { form, shape } = call.accepted;
-    let document = match shape {
-        Shape::Object | Shape::Discovery => return Ok(answer::object(code, form, &**object)),
-        Shape::Metadata(version) => table::partial(&**object, version),
-        Shape::MetadataList(_) => return Err(is_no_list()),
-        Shape::Table(version) => {
-            let include = table::Include::of(&call.query)?;
-            let kind = object.kind();
-            let at = object.metadata().resource_version.to_string();
-            let metadata = json!({"resourceVersion": at});
-            let items = std::slice::from_ref(object);
-            table::table(kind, items, version, include, metadata, call.now)
-        }
-    };
-    Ok(answer::document(code, form, &document))
-}
-
-/// Returns a 406: the client asks for a list, but the target is one object.
-pub(crate) fn is_no_list() -> ApiError {
-    let why = "you requested PartialObjectMetadataList, but the requested object is not a list";
-    crate::not_acceptable(why.to_owned())
-}
-
-/// As [`answer`], with warnings.
-pub(crate) fn answer_with(
-    call: &Call<'_>,
-    code: u16,
-    object: &AnyObject,
-    (writer, warnings): (&ownership::Writer<'_>, &[String]),
-) -> Result<Response<Body>, ApiError> {
-    let mut response = answer(call, code, object)?;
-    let is_changed = writer.has_changed_spec(&**object);
-    let of_written = warnings::of_written(&**object, code == 201, is_changed);
-    answer::warn(&mut response, &of_written);
-    answer::warn(&mut response, warnings);
-    Ok(response)
 }
 
 /// Returns an answer with an error and the warnings so far.
@@ -134,7 +92,7 @@ fn get(call: &Call<'_>, target: &Target) -> Result<Response<Body>, ApiError> {
         return Err(errors::version_too_large(wanted, current));
     }
     let object = api(call, target).get(&target.namespace, &target.name)?;
-    answer(call, 200, &view::shown(target.kind, object)?)
+    shape::answer(call, 200, &view::shown(target.kind, object)?)
 }
 
 /// Parses the `resourceVersion` of a read. 0 means any version.
@@ -185,7 +143,7 @@ fn create(call: &Call<'_>, target: &Target) -> Result<Response<Body>, ApiError> 
         warnings.extend(sent.pod_warnings);
     }
     let shown = view::shown(target.kind, created)?;
-    answer_with(call, 201, &shown, (&writer, &warnings))
+    shape::answer_with(call, 201, &shown, (&writer, &warnings))
 }
 
 /// Reports whether a new object names a version that could be a stored one, which is an error. Any
@@ -240,7 +198,7 @@ fn update(call: &Call<'_>, target: &Target) -> Result<Response<Body>, ApiError> 
         Ok(updated) => updated,
     };
     let shown = view::shown(target.kind, updated)?;
-    answer_with(call, code, &shown, (&writer, &warnings))
+    shape::answer_with(call, code, &shown, (&writer, &warnings))
 }
 
 fn finalize(call: &Call<'_>, object: AnyObject, dry_run: bool) -> Result<AnyObject, ApiError> {
@@ -286,7 +244,7 @@ fn check_field_validation(call: &Call<'_>, options: &str) -> Result<(), ApiError
 
 fn patch(call: &Call<'_>, target: &Target) -> Result<Response<Body>, ApiError> {
     if BodyType::of(call.headers) == Some(BodyType::ApplyPatch) {
-        return ownership::apply(call, target);
+        return apply::apply(call, target);
     }
     if call.query.flag("force") {
         let why = "may not be specified for non-apply patch";
@@ -310,7 +268,7 @@ fn patch(call: &Call<'_>, target: &Target) -> Result<Response<Body>, ApiError> {
         Ok(patched) => patched,
     };
     let warnings = strict_of(call, &writer);
-    answer_with(call, 200, &patched, (&writer, &warnings))
+    shape::answer_with(call, 200, &patched, (&writer, &warnings))
 }
 
 /// Returns the strict decoder's findings about a patch and its result, as warnings.
@@ -328,7 +286,7 @@ fn get_scale(call: &Call<'_>, target: &Target) -> Result<Response<Body>, ApiErro
 
 fn change_scale(call: &Call<'_>, target: &Target) -> Result<Response<Body>, ApiError> {
     if BodyType::of(call.headers) == Some(BodyType::ApplyPatch) {
-        let scale = ownership::apply_scale(call, target)?;
+        let scale = apply::apply_scale(call, target)?;
         return answer_scale(call, target, &scale);
     }
     let api = api(call, target);
@@ -338,7 +296,7 @@ fn change_scale(call: &Call<'_>, target: &Target) -> Result<Response<Body>, ApiE
         let mut document = scale_json(target, &api.scale(namespace, name)?);
         // The patch applies to any version unless it names one.
         document["metadata"]["resourceVersion"] = Value::Null;
-        patch.apply_to(openapi::schema_named(decode::SCALE_SCHEMA), &mut document)?;
+        patch.apply_to(schemas::schema_named(decode::SCALE_SCHEMA), &mut document)?;
         let made = document.clone();
         let mut read = decode::tree(document, decode::SCALE, By::Json);
         if let Some(problem) = read.wrong {
@@ -427,133 +385,4 @@ fn scale_json(target: &Target, scale: &Scale) -> Value {
             "resourceVersion": scale.resource_version.to_string(),
             "creationTimestamp": scale.creation_timestamp.to_string()},
         "spec": spec, "status": status})
-}
-
-/// Serves a `POST` of a Binding, to a pod or to the collection with the pod's name in the body.
-pub(crate) fn bind(
-    call: &Call<'_>,
-    namespace: &str,
-    name: Option<&str>,
-) -> Result<Response<Body>, ApiError> {
-    let dry_run = call.query.dry_run("CreateOptions")?;
-    let kind = reviews::binding();
-    let mut read = body::document(call, kind.name(), Form::Kind(kind))?;
-    let document = read.members();
-    body::check_type(kind, &document)?;
-    let warnings = body::judge(call, (kind.api_version(), kind.name()), read)?;
-    let metadata = document.get("metadata").unwrap_or(&Value::Null);
-    let named = metadata["name"].as_str().unwrap_or("");
-    if name.is_some_and(|name| !named.is_empty() && named != name) {
-        let why = "name in URL does not match name in Binding object";
-        return Err(errors::bad_request(why));
-    }
-    let target = document.get("target").unwrap_or(&Value::Null);
-    let node = target["name"].as_str().unwrap_or("");
-    check_binding_target(target["kind"].as_str().unwrap_or(""), node)?;
-    let labels = |member: &str| match &metadata[member] {
-        Value::Null => Ok(Labels::default()),
-        pairs => Labels::from_json(pairs.clone()),
-    };
-    let read = |member| {
-        labels(member).map_err(|problem| errors::bad_request(format!("Binding: {problem}")))
-    };
-    let uid = metadata["uid"].as_str().filter(|uid| !uid.is_empty());
-    let version = metadata["resourceVersion"].as_str().unwrap_or("");
-    let binding = Binding {
-        node: node.into(),
-        uid: uid.map(Uid::new),
-        resource_version: ResourceVersion::new(version),
-        annotations: read("annotations")?,
-        labels: read("labels")?,
-        dry_run,
-    };
-    let name = name.unwrap_or(named);
-    call.cluster()
-        .bind_as(namespace, name, &binding, call.now)?;
-    Ok(succeeded(call, &warnings))
-}
-
-/// # Errors
-/// 500, sic, for a target that is not a node.
-fn check_binding_target(kind: &str, node: &str) -> Result<(), ApiError> {
-    let mut problems = Vec::new();
-    if !["", "Node"].contains(&kind) {
-        problems.push(format!(
-            "target.kind: Unsupported value: {kind:?}: supported values: \"Node\", \"<empty>\""
-        ));
-    }
-    if node.is_empty() {
-        problems.push("target.name: Required value".to_owned());
-    }
-    let message = match &problems[..] {
-        [] => return Ok(()),
-        [one] => one.clone(),
-        many => format!("[{}]", many.join(", ")),
-    };
-    Err(ApiError::status(500, Reason::Other(String::new()), message))
-}
-
-fn evict(call: &Call<'_>, target: &Target) -> Result<Response<Body>, ApiError> {
-    let in_query: Vec<&str> = call.query.all("dryRun").collect();
-    call.query.dry_run("CreateOptions")?;
-    let form = Form::Named("io.k8s.api.policy.v1.Eviction");
-    let mut read = body::document(call, "Eviction", form)?;
-    let eviction = read.members();
-    check_eviction_type(&eviction)?;
-    let warnings = body::judge(call, ("policy/v1", "Eviction"), read)?;
-    let named = eviction.get("metadata").and_then(|of| of.get("name"));
-    let named = named.and_then(Value::as_str).unwrap_or("");
-    let none = Map::new();
-    let options = eviction.get("deleteOptions").and_then(Value::as_object);
-    let options = options.unwrap_or(&none);
-    let in_body = options.get("dryRun").and_then(Value::as_array);
-    let in_body: Vec<&str> = in_body
-        .into_iter()
-        .flatten()
-        .filter_map(Value::as_str)
-        .collect();
-    let names = (target.name.as_str(), named);
-    let dry_run = EvictionRequest::check(names, (&in_query, &in_body))?;
-    let unsafe_option = "ignoreStoreReadErrorWithClusterBreakingPotential";
-    if options.get(unsafe_option) == Some(&Value::Bool(true)) {
-        let why = "is not allowed with eviction, try again after removing the option";
-        let cause = errors::invalid_value(unsafe_option, &true.into(), why);
-        return Err(options_invalid("DeleteOptions", cause));
-    }
-    let options = delete::of_document(options)?.options;
-    let (namespace, name) = (&target.namespace, &target.name);
-    let evicted = call
-        .cluster()
-        .evict(namespace, name, &options, dry_run, call.now)?;
-    match evicted {
-        Eviction::Evicted => Ok(succeeded(call, &warnings)),
-        // Not 201: the `Status` is a failure, and its code is that of the answer.
-        Eviction::Refused(status) => Err(status),
-    }
-}
-
-/// # Errors
-/// 400 if the body is not an Eviction of `policy/v1` or `policy/v1beta1`. Absent members are
-/// accepted.
-fn check_eviction_type(eviction: &Map<String, Value>) -> Result<(), ApiError> {
-    let member = |name: &str| eviction.get(name).and_then(Value::as_str).unwrap_or("");
-    let (kind, api_version) = (member("kind"), member("apiVersion"));
-    let versions = ["", "policy/v1", "policy/v1beta1"];
-    if ["", "Eviction"].contains(&kind) && versions.contains(&api_version) {
-        return Ok(());
-    }
-    let version = api_version.rsplit('/').next().unwrap_or(api_version);
-    Err(errors::bad_request(format!(
-        "{kind} in version {version:?} cannot be handled as a Eviction: converting \
-         ({version}.{kind}) to (policy.Eviction): unknown conversion"
-    )))
-}
-
-/// Returns a 201 with a successful `Status`.
-fn succeeded(call: &Call<'_>, warnings: &[String]) -> Response<Body> {
-    let status = json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success",
-        "code": 201});
-    let mut response = answer::document(201, call.accepted.form, &status);
-    answer::warn(&mut response, warnings);
-    response
 }

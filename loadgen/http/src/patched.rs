@@ -8,10 +8,10 @@ use podstorm_apiserver::{Patch, errors, go_text, kind_named};
 use podstorm_objects::{ApiError, Kind};
 use serde_json::{Map, Value};
 
-use crate::decode::{self, By, Form};
+use crate::call::Call;
+use crate::decode::{self, By, Form, go_quoted};
+use crate::json_syntax;
 use crate::media::BodyType;
-use crate::ownership::go_quoted;
-use crate::{Call, json_syntax};
 
 /// The media types of patches, as messages list them.
 const PATCHES: &str = "application/json-patch+json, application/merge-patch+json, \

@@ -1,14 +1,20 @@
 //! Reading of request bodies.
 
 use std::pin::pin;
+use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use http_body_util::BodyExt;
-use podstorm_apiserver::errors;
-use podstorm_objects::ApiError;
+use podstorm_apiserver::{errors, limits};
+use podstorm_objects::{ApiError, Reason};
 
-use crate::{BoxError, body};
+/// An error while reading a request's body, e.g. because the client disconnected.
+pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
+/// Maximum size of a body in bytes, the same as upstream.
+pub(crate) const BODY_MAX: usize = limits::BYTES_MAX;
+/// Time limit for the arrival of a body: upstream's limit for a whole request.
+pub(crate) const BODY_WITHIN: Duration = Duration::from_secs(60);
 /// Maximum number of bytes to allocate for a body in advance, whatever length the client announces.
 const AHEAD: u64 = 64 << 10;
 
@@ -22,8 +28,8 @@ where
     B: http_body::Body<Data = Bytes>,
     B::Error: Into<BoxError>,
 {
-    let collected = tokio::time::timeout(body::BODY_WITHIN, collected(body)).await;
-    collected.map_err(|_| body::too_slow())?
+    let collected = tokio::time::timeout(BODY_WITHIN, collected(body)).await;
+    collected.map_err(|_| too_slow())?
 }
 
 async fn collected<B>(body: B) -> Result<Bytes, ApiError>
@@ -44,8 +50,8 @@ where
         let Ok(data) = frame.into_data() else {
             continue;
         };
-        if first.len() + all.len() + data.len() > body::BODY_MAX {
-            return Err(body::too_large());
+        if first.len() + all.len() + data.len() > BODY_MAX {
+            return Err(too_large());
         }
         if first.is_empty() && all.is_empty() {
             first = data;
@@ -58,6 +64,34 @@ where
         all.extend_from_slice(&data);
     }
     Ok(if all.is_empty() { first } else { all.freeze() })
+}
+
+/// Reads a body and discards it.
+pub(crate) async fn discard<B: http_body::Body<Data = Bytes>>(body: B) {
+    let mut body = pin!(body);
+    let all = async {
+        let mut left = BODY_MAX;
+        while let Some(Ok(frame)) = body.as_mut().frame().await {
+            left = left.saturating_sub(frame.data_ref().map_or(0, Bytes::len));
+            if left == 0 {
+                return;
+            }
+        }
+    };
+    let _in_time = tokio::time::timeout(BODY_WITHIN, all).await;
+}
+
+/// Returns a 413: the body exceeds the limit.
+fn too_large() -> ApiError {
+    let reason = Reason::Other("RequestEntityTooLarge".into());
+    let message = format!("Request entity too large: limit is {BODY_MAX}");
+    ApiError::status(413, reason, message)
+}
+
+/// Returns a 504: the body did not arrive in time.
+fn too_slow() -> ApiError {
+    let message = "Timeout: request did not complete within the allotted timeout";
+    ApiError::status(504, Reason::Timeout, message)
 }
 
 #[cfg(test)]
@@ -99,7 +133,7 @@ mod tests {
         let alone = whole(Pieces([one.clone()].into())).await.unwrap();
         assert_eq!(alone.as_ptr(), one.as_ptr(), "the body is not copied");
         assert!(whole(Pieces(VecDeque::new())).await.unwrap().is_empty());
-        let half = Bytes::from(vec![b' '; body::BODY_MAX / 2 + 1]);
+        let half = Bytes::from(vec![b' '; BODY_MAX / 2 + 1]);
         let refused = whole(Pieces([half.clone(), half].into()))
             .await
             .unwrap_err();

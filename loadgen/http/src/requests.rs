@@ -1,7 +1,9 @@
 //! Request pipeline: authentication, limits, body, handler, answer; then metrics and the log.
 
+use std::future::Future;
+use std::pin::Pin;
 use std::sync::Arc;
-use std::time::Duration;
+use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use http::request::Parts;
@@ -12,48 +14,18 @@ use tokio::time::Instant;
 
 use crate::admission::{ACCOUNT_EVERY, ACCOUNT_LOOKS, AwaitsAccount};
 use crate::answer::{self, Body};
+use crate::call::Call;
 use crate::catalog::Catalog;
 use crate::credentials::User;
 use crate::faults::{Asked, ConnectionLost, Struck};
 use crate::media::{self, Accepted, Form, Offer};
 use crate::metrics::Attributes;
 use crate::query::Query;
+use crate::received::{self, BoxError};
+use crate::request_log::Answered;
 use crate::route::Route;
-use crate::{ApiServer, BoxError, Call, heavy, indented, live, memory, received, time, warnings};
-
-/// An answered request, for a log.
-#[derive(Clone, Copy, Debug)]
-pub struct Answered<'a> {
-    /// The method.
-    pub method: &'a str,
-    /// The path and the query.
-    pub path: &'a str,
-    /// The status code of the answer.
-    pub status: u16,
-    /// Time from the head of the request to the head of the answer.
-    pub took: Duration,
-    /// The `User-Agent` header, or empty.
-    pub user_agent: &'a str,
-    /// The user's name; empty if the request had no valid credential.
-    pub user: &'a str,
-}
-
-/// A log of requests.
-pub trait Log: Send + Sync {
-    /// Records an answered request. Called on the thread that answered, so it must not block.
-    fn answered(&self, request: &Answered<'_>);
-
-    /// Returns the number of requests that the log dropped because it could not keep up.
-    fn dropped(&self) -> u64 {
-        0
-    }
-}
-
-impl<F: Fn(&Answered<'_>) + Send + Sync> Log for F {
-    fn answered(&self, request: &Answered<'_>) {
-        self(request);
-    }
-}
+use crate::server::ApiServer;
+use crate::{clock, dispatch, heavy, indented, live, warnings};
 
 impl ApiServer {
     /// Answers a request. Every error is an answer too: a `Status` with its code.
@@ -105,7 +77,7 @@ impl ApiServer {
             (_, Some(Struck::RequestLost)) => return Err(ConnectionLost),
             (_, Some(Struck::Refused(error))) | (Err(error), _) => {
                 // A client that is still sending would not see the answer.
-                memory::discard(body).await;
+                received::discard(body).await;
                 Err(error.clone())
             }
             (Ok(user), _) => {
@@ -168,7 +140,7 @@ impl ApiServer {
             && let Err(refused) = memory.admit(&head.method, &route, what)
         {
             // A client that is still sending would not see the answer.
-            memory::discard(body).await;
+            received::discard(body).await;
             return Err(refused);
         }
         let place = match what.is_long_running || matches!(route, Route::Health(..)) {
@@ -220,14 +192,14 @@ impl ApiServer {
         };
         let served = match accepted {
             Err(error) => Err(error),
-            Ok(accepted) if heavy::is_heavy(self, &route, &head.method, body.len()) => {
+            Ok(accepted) if heavy::is_heavy(self.cluster(), &route, &head.method, body.len()) => {
                 let (server, user) = (self.clone(), Arc::clone(user));
                 let (method, headers) = (head.method.clone(), head.headers.clone());
                 let (uri, form) = (head.uri.clone(), accepted.form);
                 let answer = move || {
                     let query = Query::of(uri.query());
                     let asked = (query, body, accepted, catalog);
-                    server.call((&method, &headers), &user, asked).answer(route)
+                    answered(&server.call((&method, &headers), &user, asked), route)
                 };
                 let deadline = began + self.0.settings.request_timeout;
                 let answered = self.0.heavy.answer(deadline, answer).await;
@@ -247,7 +219,7 @@ impl ApiServer {
         if let Some(place) = place
             && response.body().is_list()
         {
-            let place = place.keep(self, what.is_mutating);
+            let place = place.keep();
             response.body_mut().keep(place);
         }
         Ok(response)
@@ -273,14 +245,14 @@ impl ApiServer {
                 accepted.clone(),
                 Arc::clone(&catalog),
             );
-            let response = self.call(how, user, again).answer(route.clone());
+            let response = answered(&self.call(how, user, again), route.clone());
             if response.extensions().get::<AwaitsAccount>().is_none() {
                 return response;
             }
             tokio::time::sleep(ACCOUNT_EVERY).await;
         }
         let asked = (query, body, accepted, catalog);
-        self.call(how, user, asked).answer(route)
+        answered(&self.call(how, user, asked), route)
     }
 
     fn call<'a>(
@@ -309,30 +281,28 @@ impl ApiServer {
         body: &Bytes,
     ) -> Result<Response<Body>, ApiError> {
         let time = self.0.virtual_time.clone();
-        let by_ns = time::advance_ns(method, time.is_some(), body)?;
+        let by_ns = clock::advance_ns(method, time.is_some(), body)?;
         let advance = move || time.map(|time| time.advance(by_ns));
         let now = in_background(advance).await?;
         self.time_has_moved();
-        Ok(time::document(true, now.unwrap_or_else(|| self.now())))
+        Ok(clock::document(true, now.unwrap_or_else(|| self.now())))
     }
 }
 
-impl Call<'_> {
-    /// Answers the call: errors become a `Status`, and warnings are attached.
-    fn answer(self, route: Route) -> Response<Body> {
-        let warnings = warnings::of(&route, self.method, &self.query, &self.body);
-        let served = self.serve(route);
-        let mut response = served.unwrap_or_else(|error| {
-            let mut response = answer::error(&error, self.accepted.form);
-            if self.cluster().awaits_account(&error) {
-                response.extensions_mut().insert(AwaitsAccount);
-            }
-            response
-        });
-        // Warnings about the request precede those about the object.
-        answer::warn_first(&mut response, &warnings);
+/// Answers the call: errors become a `Status`, and warnings are attached.
+fn answered(call: &Call<'_>, route: Route) -> Response<Body> {
+    let warnings = warnings::of(&route, call.method, &call.query, &call.body);
+    let served = dispatch::serve(call, route);
+    let mut response = served.unwrap_or_else(|error| {
+        let mut response = answer::error(&error, call.accepted.form);
+        if call.cluster().awaits_account(&error) {
+            response.extensions_mut().insert(AwaitsAccount);
+        }
         response
-    }
+    });
+    // Warnings about the request precede those about the object.
+    answer::warn_first(&mut response, &warnings);
+    response
 }
 
 /// Runs a task that may take long on a thread where it blocks no other request.
@@ -347,4 +317,23 @@ async fn in_background<T: Send + 'static>(
         let why = "the simulated cluster has stopped: a component panicked";
         ApiError::status(500, Reason::InternalError, why)
     })
+}
+
+impl<B> tower_service::Service<Request<B>> for ApiServer
+where
+    B: http_body::Body<Data = Bytes> + Send + 'static,
+    B::Error: Into<BoxError>,
+{
+    type Response = Response<Body>;
+    type Error = ConnectionLost;
+    type Future = Pin<Box<dyn Future<Output = Result<Response<Body>, ConnectionLost>> + Send>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), ConnectionLost>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<B>) -> Self::Future {
+        let server = self.clone();
+        Box::pin(async move { server.answer(request).await })
+    }
 }

@@ -5,79 +5,18 @@
 
 use http::{Method, Response};
 use podstorm_apiserver::errors;
-use podstorm_objects::{ApiError, Kind, ResourceType};
+use podstorm_objects::{ApiError, Kind};
 use serde_json::{Value, json};
 
 use crate::account_tokens::ISSUER;
 use crate::account_users::Authenticated;
 use crate::answer::{self, Body};
+use crate::call::Call;
 use crate::credentials::NotAuthenticated;
 use crate::decode::Form;
 use crate::media::Shape;
-use crate::{Call, body, objects, table};
-
-/// The verbs of reviews in discovery.
-pub(crate) const VERBS: &[&str] = &["create"];
-/// A group, and its version as in `apiVersion`.
-pub(crate) const AUTHENTICATION: [&str; 2] = ["authentication.k8s.io", "authentication.k8s.io/v1"];
-const AUTHORIZATION: [&str; 2] = ["authorization.k8s.io", "authorization.k8s.io/v1"];
-static ROWS: [ResourceType; 7] = [
-    ResourceType {
-        namespaced: true,
-        ..row(["", "v1"], "Binding", "bindings")
-    },
-    row(AUTHENTICATION, "SelfSubjectReview", "selfsubjectreviews"),
-    row(AUTHENTICATION, "TokenReview", "tokenreviews"),
-    row(
-        AUTHORIZATION,
-        "SelfSubjectAccessReview",
-        "selfsubjectaccessreviews",
-    ),
-    row(
-        AUTHORIZATION,
-        "SelfSubjectRulesReview",
-        "selfsubjectrulesreviews",
-    ),
-    row(AUTHORIZATION, "SubjectAccessReview", "subjectaccessreviews"),
-    ResourceType {
-        namespaced: true,
-        ..row(
-            AUTHORIZATION,
-            "LocalSubjectAccessReview",
-            "localsubjectaccessreviews",
-        )
-    },
-];
-
-const fn row(
-    [group, api_version]: [&'static str; 2],
-    kind: &'static str,
-    resource: &'static str,
-) -> ResourceType {
-    ResourceType {
-        group,
-        api_version,
-        kind,
-        resource,
-        namespaced: false,
-        ..ResourceType::DEFAULT
-    }
-}
-
-/// Returns the kinds of reviews, and Binding. They are answered but not stored.
-pub(crate) fn kinds() -> impl Iterator<Item = Kind> {
-    ROWS.iter().map(Kind::of)
-}
-
-/// Returns `v1` `Binding`.
-pub(crate) fn binding() -> Kind {
-    Kind::of(&ROWS[0])
-}
-
-/// Reports whether a kind is one of those that are not stored.
-pub(crate) fn is_review(kind: Kind) -> bool {
-    ROWS.iter().any(|row| std::ptr::eq(row, kind.row()))
-}
+use crate::unstored::AUTHORIZATION;
+use crate::{body, pod_requests, shape, table};
 
 /// Serves a review. `namespace` is empty except for a local review.
 ///
@@ -92,7 +31,7 @@ pub(crate) fn serve(
         return Err(answer::method_not_allowed());
     }
     if kind.name() == "Binding" {
-        return objects::bind(call, namespace, None);
+        return pod_requests::bind(call, namespace, None);
     }
     let mut document = body::document(call, kind.name(), Form::Kind(kind))?;
     let mut review = document.members();
@@ -129,7 +68,7 @@ pub(crate) fn serve(
     }
     let document = match call.accepted.shape {
         Shape::Metadata(version) => table::metadata_alone(kind, &document, version),
-        Shape::MetadataList(_) => return Err(objects::is_no_list()),
+        Shape::MetadataList(_) => return Err(shape::is_no_list()),
         _ => document,
     };
     let mut response = answer::document(201, call.accepted.form, &document);

@@ -9,7 +9,17 @@ use podstorm_objects::Kind;
 
 use crate::catalog::{Catalog, GroupVersion};
 use crate::query::Query;
-use crate::{component_status, health, reviews};
+use crate::unstored::{is_component_status, is_review};
+
+/// The checks of every endpoint of health. `etcd` is the store, which is in this process.
+pub(crate) const CHECKS: [&str; 3] = ["ping", "log", "etcd"];
+/// A check that fails once the server is about to go away.
+pub(crate) const SHUTDOWN: &str = "shutdown";
+
+/// Whether an endpoint of health has a check of that name.
+pub(crate) fn has_check(endpoint: &str, check: &str) -> bool {
+    CHECKS.contains(&check) || endpoint == "readyz" && check == SHUTDOWN
+}
 
 /// The target of a path.
 #[derive(Clone, Debug, PartialEq)]
@@ -98,9 +108,7 @@ impl Route {
             [endpoint @ ("healthz" | "livez" | "readyz")] => {
                 Route::Health((*endpoint).to_owned(), None)
             }
-            [endpoint @ ("healthz" | "livez" | "readyz"), check]
-                if health::has_check(endpoint, check) =>
-            {
+            [endpoint @ ("healthz" | "livez" | "readyz"), check] if has_check(endpoint, check) => {
                 Route::Health((*endpoint).to_owned(), Some((*check).to_owned()))
             }
             ["podstorm", "clock"] => Route::Clock,
@@ -190,11 +198,11 @@ fn resolved(version: &str, group: &str, rest: &[&str], catalog: &Catalog) -> Rou
     if !fits || !subresource.is_empty() && !has_subresource(kind, subresource) {
         return Route::UnknownResource;
     }
-    let is_watched = !reviews::is_review(kind) && !component_status::is(kind);
+    let is_watched = !is_review(kind) && !is_component_status(kind);
     if watched && !(is_watched && subresource.is_empty()) {
         return Route::UnknownResource;
     }
-    if reviews::is_review(kind) {
+    if is_review(kind) {
         return match name.is_empty() && kind.is_namespaced() != namespace.is_empty() {
             true => Route::Review(kind, namespace.to_owned()),
             false => Route::UnknownResource,

@@ -22,11 +22,10 @@ use tokio::sync::watch;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
-use crate::ApiServer;
-use crate::connected::{Observed, drive};
+use crate::connected::{Observed, drive, service};
 use crate::connections::Connection;
 use crate::credentials::User;
-use crate::listen::service;
+use crate::server::ApiServer;
 
 /// Maximum number of concurrent streams on an HTTP/2 connection.
 const STREAMS_MAX: u32 = 1000;

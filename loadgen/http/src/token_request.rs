@@ -9,10 +9,11 @@ use serde_json::{Map, Value, json};
 
 use crate::account_tokens::{Bound, Claims, ISSUER, Lasting, token_id};
 use crate::answer::{self, Body};
+use crate::body;
+use crate::call::Call;
 use crate::decode::Form;
-use crate::reviews::AUTHENTICATION;
 use crate::route::Target;
-use crate::{Call, body};
+use crate::unstored::AUTHENTICATION;
 
 /// Default and minimum validity of a token in seconds.
 const USUAL_SECONDS: i64 = 3600;

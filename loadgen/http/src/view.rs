@@ -15,7 +15,7 @@ use podstorm_objects::{
 };
 use serde_json::{Map, Value, json};
 
-use crate::body::cannot_be_handled;
+use crate::decode::cannot_be_handled;
 use crate::{autoscaler, events};
 
 /// A version of a kind that is stored in another version.
@@ -187,6 +187,16 @@ pub(crate) fn converted(from: Kind, to: Kind, mut json: Value) -> Value {
         set_type(members, to);
     }
     json
+}
+
+/// Adds the members that Go writes even if they are empty.
+pub(crate) fn fill(kind: Kind, object: &mut Value) {
+    if let Value::Object(members) = object {
+        schemas::fill(kind, members);
+        members
+            .entry("metadata")
+            .or_insert_with(|| Map::new().into());
+    }
 }
 
 /// Converts a stored object to the requested kind.

@@ -19,17 +19,18 @@ use podstorm_objects::{
 use serde_json::{Value, json};
 use tokio::time::{Instant, Sleep};
 
-use crate::answer::{self, Body};
+use crate::answer::{self, Bits, Body};
+use crate::call::Call;
 use crate::catalog::GroupVersion;
 use crate::encoded::Shows;
 use crate::faults::{Asked, ConnectionLost, Waiting, WatchFault};
-use crate::media::{Form, Shape, WATCHED};
-use crate::metrics::OpenWatch;
+use crate::media::{Form, Shape, WATCHED, not_acceptable};
 use crate::query::{Query, options_invalid, version_number};
 use crate::route::Target;
 use crate::select::Selection;
+use crate::server::ApiServer;
 use crate::table::Include;
-use crate::{ApiServer, Call, protobuf, table, view};
+use crate::{protobuf, table, view};
 
 /// Interval of bookmarks, if the client asked for them. The same as upstream.
 const BOOKMARK_EVERY: Duration = Duration::from_secs(60);
@@ -42,12 +43,17 @@ pub(crate) fn watch(call: &Call<'_>, target: &Target) -> Result<Response<Body>, 
     let query = &call.query;
     if call.accepted.form == Form::Yaml {
         let message = format!("only the following media types are accepted: {WATCHED}");
-        return Err(crate::not_acceptable(message));
+        return Err(not_acceptable(message));
     }
     let (timeout, _) = query.of_collection()?;
     let selection = Selection::of(target, query)?;
     let begin = Beginning::of(query, call.cluster().resource_version())?;
-    let waiting = Arc::new(Waiting::watch(Asked::of_watch(call, target)));
+    let waiting = Arc::new(Waiting::watch(Asked::of_target(
+        call.method,
+        call.headers,
+        target,
+        query,
+    )));
     let wakes = Arc::clone(&waiting);
     let options = WatchOptions {
         waker: Some(Arc::new(move || wakes.wake())),
@@ -99,7 +105,7 @@ pub(crate) fn watch(call: &Call<'_>, target: &Target) -> Result<Response<Body>, 
         ended: false,
         look: None,
     };
-    Ok(answer::stream(Body::watch(body)))
+    Ok(answer::watch(call.accepted.form, body))
 }
 
 /// The start of a watch, and whether a bookmark marks the end of the initial state.
@@ -155,7 +161,7 @@ fn next_bookmark(now: Instant, end: Instant) -> Instant {
 
 /// The body of an open watch.
 #[derive(Debug)]
-pub(crate) struct WatchBody {
+struct WatchBody {
     server: ApiServer,
     /// Counts the watch as open while it exists.
     _counted: OpenWatch,
@@ -179,16 +185,9 @@ pub(crate) struct WatchBody {
     look: Option<Pin<Box<Sleep>>>,
 }
 
-impl WatchBody {
-    pub(crate) fn is_protobuf(&self) -> bool {
-        self.lines.form == Form::Protobuf
-    }
-
+impl Bits for WatchBody {
     /// Returns the next line, or `None` at the end of the watch.
-    ///
-    /// # Errors
-    /// [`ConnectionLost`] if a fault cuts the connection.
-    pub(crate) fn poll_next(
+    fn poll_next(
         &mut self,
         context: &mut Context<'_>,
     ) -> Poll<Result<Option<Bytes>, ConnectionLost>> {
@@ -203,7 +202,8 @@ impl WatchBody {
         match met {
             None => {}
             Some(WatchFault::Held(hold)) => {
-                let over = hold.poll_over(&self.server, &mut self.look, context);
+                let time = self.server.time_of_holds();
+                let over = hold.poll_over(time, &mut self.look, context);
                 if over.is_pending() {
                     return self.poll_end(context);
                 }
@@ -248,7 +248,9 @@ impl WatchBody {
         }
         self.poll_end(context)
     }
+}
 
+impl WatchBody {
     fn poll_end(
         &mut self,
         context: &mut Context<'_>,
@@ -439,6 +441,29 @@ impl Lines {
         }
         let parts = ["{\"type\":\"", what, "\",\"object\":", object, "}\n"];
         parts.concat().into_bytes()
+    }
+}
+
+/// An open watch, counted until it is dropped.
+#[derive(Debug)]
+struct OpenWatch {
+    server: ApiServer,
+    kind: Kind,
+}
+
+impl OpenWatch {
+    fn new(server: &ApiServer, kind: Kind) -> OpenWatch {
+        server.metrics().watch_opens(kind);
+        OpenWatch {
+            server: server.clone(),
+            kind,
+        }
+    }
+}
+
+impl Drop for OpenWatch {
+    fn drop(&mut self) {
+        self.server.metrics().watch_ends(self.kind);
     }
 }
 

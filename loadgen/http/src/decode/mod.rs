@@ -8,17 +8,18 @@ mod pass;
 mod tests;
 mod types;
 
-use podstorm_apiserver::custom;
-use podstorm_objects::Kind;
+use podstorm_apiserver::schemas::{OBJECT_META, schema_named, schema_of_kind};
+use podstorm_apiserver::{custom, errors};
+use podstorm_objects::{ApiError, Kind};
 use serde::de::{DeserializeSeed, Deserializer, IntoDeserializer};
 use serde_json::{Map, Value};
 
 use self::pass::{At, Node, Notes, Of};
 use crate::json_syntax;
-use crate::openapi::{OBJECT_META, schema_named, schema_of_kind};
 use crate::yaml::{self, Yaml};
 
 pub(crate) use self::pass::{By, NOTES_MAX};
+pub(crate) use self::types::go_quoted;
 
 /// The expected form of a document.
 #[derive(Clone, Copy, Debug)]
@@ -131,6 +132,24 @@ fn guided<'de, D: Deserializer<'de>>(from: D, form: Form, by: By) -> Result<Docu
         read.as_custom(kind, by);
     }
     Ok(read)
+}
+
+/// 400: an object has a member that its kind can't have.
+pub(crate) fn cannot_be_handled(kind: Kind, problem: &str) -> ApiError {
+    unhandled(kind.api_version(), kind.name(), problem)
+}
+
+/// 400: what a decoder says of an object, told of its kind.
+pub(crate) fn unhandled(api_version: &str, name: &str, problem: &str) -> ApiError {
+    let version = version_of(api_version);
+    errors::bad_request(format!(
+        "{name} in version \"{version}\" cannot be handled as a {name}: {problem}"
+    ))
+}
+
+/// The version in an `apiVersion`.
+pub(crate) fn version_of(api_version: &str) -> &str {
+    api_version.rsplit('/').next().unwrap_or(api_version)
 }
 
 impl Document {

@@ -8,14 +8,13 @@
 use std::fmt;
 
 use podstorm_apiserver::limits::BYTES_MAX;
+use podstorm_apiserver::schemas::{Type, referred, written};
 use serde::de::{
     Deserialize, DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor,
 };
 use serde_json::{Map, Value};
 
-use super::types::{self, Wrong};
-use crate::openapi::{Type, referred, written};
-use crate::ownership::go_quoted;
+use super::types::{self, Wrong, go_quoted};
 
 /// The upstream decoder to imitate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -5,6 +5,7 @@
 
 use base64::prelude::{BASE64_STANDARD, Engine as _};
 use base64::{DecodeError, DecodeSliceError};
+use podstorm_apiserver::schemas::referred;
 use podstorm_objects::{
     Quantity, Time, TimeError, canonical_quantity, is_canonical_quantity, milli_quantity,
 };
@@ -12,7 +13,6 @@ use serde_json::{Number, Value};
 
 use super::pass::{At, By, Of};
 use crate::json_syntax;
-use crate::openapi::referred;
 
 /// A type error.
 #[derive(Debug)]
@@ -238,4 +238,19 @@ fn wrong_base64(text: &str) -> Option<String> {
         _ => text.len() / 4 * 4,
     };
     Some(format!("illegal base64 data at input byte {at}"))
+}
+
+/// A text as Go's `%q` has it.
+pub(crate) fn go_quoted(text: &str) -> String {
+    let each = text.chars().map(|it| match it {
+        '"' => "\\\"".to_owned(),
+        '\\' => "\\\\".to_owned(),
+        '\n' => "\\n".to_owned(),
+        '\t' => "\\t".to_owned(),
+        '\r' => "\\r".to_owned(),
+        it if it.is_ascii_control() => format!("\\x{:02x}", u32::from(it)),
+        it if it.is_control() => format!("\\u{:04x}", u32::from(it)),
+        it => it.to_string(),
+    });
+    format!("\"{}\"", each.collect::<String>())
 }

@@ -6,7 +6,6 @@ use http::Method;
 use podstorm_apiserver::errors;
 use podstorm_objects::{ApiError, Kind, Reason};
 
-use crate::Call;
 use crate::query::Query;
 use crate::route::{Route, Target};
 use crate::time::ADVANCE_MAX_SECONDS;
@@ -383,12 +382,8 @@ impl Asked {
         }
     }
 
-    /// Returns the properties of a watch request.
-    pub(crate) fn of_watch(call: &Call<'_>, target: &Target) -> Option<Asked> {
-        Asked::of_target(call.method, call.headers, target, &call.query)
-    }
-
-    fn of_target(
+    /// That of a request for a target, a watch say. `None` for a method that no target has.
+    pub(crate) fn of_target(
         method: &Method,
         headers: &http::HeaderMap,
         target: &Target,

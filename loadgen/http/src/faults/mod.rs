@@ -1,14 +1,13 @@
-//! Faults of requests and watches, armed by a test: what a client sees when a server or a network
-//! fails, on demand. In process through [`ApiServer::faults`], for any client through
-//! `/podstorm/faults`.
+//! Faults of requests and watches, armed by a test: what a client meets when a server or a network fails,
+//! on demand. In process by [`ApiServer::faults`](crate::ApiServer::faults), for any client by `/podstorm/faults`.
 //!
 //! One lock guards the table of armed faults. A request takes it only while a fault is armed that
 //! may still strike; otherwise faults cost one relaxed load. Lock order: the list of open watches,
 //! the table, then one watch's slot. No lock is held while a request is executed or delayed.
 //!
-//! Modules: `fault` defines a fault as data, `waiting` the held watches and delayed answers,
-//! `document` the JSON and the paths. To add a fault, add an `Effect` to `fault`, its JSON to
-//! `document`, its behavior to `requests` or `watch`, and a row to `docs/guide/apiserver.md`.
+//! `fault` is a fault as data, `waiting` what is held back, `document` the JSON, whose paths `arming` serves. A new fault
+//! is an `Effect` in `fault`, its JSON in `document`, what it does in `requests` or `watch`, and a row in
+//! `docs/apiserver.md`.
 
 mod document;
 mod fault;
@@ -17,22 +16,20 @@ mod tests;
 mod waiting;
 
 use std::fmt;
-use std::future::poll_fn;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::task::Poll;
 
 use podstorm_objects::ApiError;
 
 pub use fault::{Effect, Fault, InvalidFault, Refusal, Verb};
 
-pub(crate) use document::serve;
+pub(crate) use document::{read, write};
 pub(crate) use fault::Asked;
-pub(crate) use waiting::{Waiting, WatchFault};
+pub(crate) use waiting::{Hold, Waiting, WatchFault, Watches};
 
-use crate::ApiServer;
+use crate::time::Clock;
 use fault::invalid;
-use waiting::{Held, Hold};
+use waiting::Held;
 
 /// Maximum number of faults armed at the same time, including spent ones.
 pub const FAULTS_MAX: usize = 1000;
@@ -46,7 +43,7 @@ pub struct ConnectionLost;
 
 /// The number of an armed fault, counted from 1 for each server and never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct FaultId(u64);
+pub struct FaultId(pub(crate) u64);
 
 impl fmt::Display for FaultId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -78,8 +75,18 @@ impl ArmedFault {
 ///
 /// At most one fault strikes a request: the first armed one that matches it, is not spent, and has
 /// let enough requests pass.
-#[derive(Clone, Copy, Debug)]
-pub struct Faults<'a>(pub(crate) &'a ApiServer);
+#[derive(Clone, Copy)]
+pub struct Faults<'a> {
+    pub(crate) armed: &'a Armed,
+    pub(crate) watches: &'a Watches,
+    pub(crate) clock: &'a Clock,
+}
+
+impl fmt::Debug for Faults<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Faults").finish_non_exhaustive()
+    }
+}
 
 impl Faults<'_> {
     /// Arms a fault. A fault of watches immediately strikes the open ones, in the order in which
@@ -89,10 +96,10 @@ impl Faults<'_> {
     /// As [`Fault::check`], or if [`FAULTS_MAX`] faults are armed.
     pub fn arm(&self, fault: Fault) -> Result<FaultId, InvalidFault> {
         fault.check()?;
-        let now_ns = self.0.now().mono_ns;
+        let now_ns = (self.clock)().mono_ns;
         // Held while the table changes, so that a concurrently opened watch is struck exactly once.
-        let watches = self.0.lock_watches();
-        let mut table = self.0.0.faults.lock();
+        let watches = self.watches.lock();
+        let mut table = self.armed.lock();
         if table.entries.len() == FAULTS_MAX {
             let why = format!("{FAULTS_MAX} faults are armed: disarm spent ones first");
             return Err(invalid("faults", why));
@@ -113,7 +120,7 @@ impl Faults<'_> {
         for watch in watches.iter().filter_map(std::sync::Weak::upgrade) {
             table.strike_watch(at, &watch, now_ns);
         }
-        self.0.0.faults.count_live(&table);
+        self.armed.count_live(&table);
         Ok(id)
     }
 
@@ -130,10 +137,10 @@ impl Faults<'_> {
 
     fn take(&self, is_wanted: impl Fn(&ArmedFault) -> bool) -> Vec<ArmedFault> {
         let taken: Vec<Entry> = {
-            let mut table = self.0.0.faults.lock();
+            let mut table = self.armed.lock();
             let is_wanted = |entry: &mut Entry| is_wanted(&entry.armed);
             let taken = table.entries.extract_if(.., is_wanted).collect();
-            self.0.0.faults.count_live(&table);
+            self.armed.count_live(&table);
             taken
         };
         for held in taken.iter().flat_map(|entry| &entry.held) {
@@ -145,14 +152,14 @@ impl Faults<'_> {
 
     /// Returns the armed faults, including spent ones, in the order of their numbers.
     pub fn all(&self) -> Vec<ArmedFault> {
-        let table = self.0.0.faults.lock();
+        let table = self.armed.lock();
         let all = table.entries.iter().map(|entry| entry.armed.clone());
         all.collect()
     }
 
     /// Returns how often a fault has struck, or `None` if there is no fault with this number.
     pub fn struck(&self, id: FaultId) -> Option<u64> {
-        let table = self.0.0.faults.lock();
+        let table = self.armed.lock();
         let found = table.entries.iter().find(|entry| entry.armed.id == id);
         found.map(|entry| entry.armed.struck)
     }
@@ -216,8 +223,7 @@ impl Armed {
     /// Returns the effect of the first fault that strikes the request, if any, and counts the
     /// strike.
     #[cold]
-    pub(crate) fn strike(&self, server: &ApiServer, asked: &Asked) -> Option<Struck> {
-        let now_ns = server.now().mono_ns;
+    pub(crate) fn strike(&self, now_ns: i64, asked: &Asked) -> Option<Struck> {
         let mut table = self.lock();
         let Table {
             entries, struck, ..
@@ -250,11 +256,11 @@ impl Armed {
     }
 
     /// Lets the armed faults strike a watch that opens. The caller holds the list of open watches.
-    pub(crate) fn watch_opens(&self, server: &ApiServer, watch: &Arc<Waiting>) {
+    pub(crate) fn watch_opens(&self, now_ns: impl FnOnce() -> i64, watch: &Arc<Waiting>) {
         if !self.is_armed() {
             return;
         }
-        let now_ns = server.now().mono_ns;
+        let now_ns = now_ns();
         let mut table = self.lock();
         for at in 0..table.entries.len() {
             if table.strike_watch(at, watch, now_ns) {
@@ -262,6 +268,11 @@ impl Armed {
             }
         }
         self.count_live(&table);
+    }
+
+    /// Returns the name of each effect and how often it has struck.
+    pub(crate) fn struck_by_effect(&self) -> impl Iterator<Item = (&'static str, u64)> {
+        Effect::NAMES.into_iter().zip(self.lock().struck)
     }
 
     /// Wakes the watches and answers held until this time or before. O(armed faults and what they
@@ -328,46 +339,5 @@ impl Entry {
             hold: Arc::clone(hold),
             waiting: Arc::downgrade(waiting),
         });
-    }
-}
-
-impl ApiServer {
-    /// Returns the faults of the server.
-    pub fn faults(&self) -> Faults<'_> {
-        Faults(self)
-    }
-
-    /// Releases what faults have held until the current time. Call it after advancing the clock of
-    /// a server with [virtual time](crate::Builder::virtual_time) by any means other than a
-    /// request.
-    pub fn time_has_moved(&self) {
-        self.0.faults.time_has_moved(self.now().mono_ns);
-    }
-
-    /// Returns the name of each effect and how often it has struck.
-    pub(crate) fn struck_by_effect(&self) -> impl Iterator<Item = (&'static str, u64)> {
-        Effect::NAMES.into_iter().zip(self.0.faults.lock().struck)
-    }
-
-    /// Returns the effect of an armed fault on the request, if any.
-    pub(crate) fn strike(&self, asked: impl FnOnce() -> Option<Asked>) -> Option<Struck> {
-        match self.0.faults.is_armed() {
-            false => None,
-            true => self.0.faults.strike(self, &asked()?),
-        }
-    }
-
-    /// Waits until the hold is over or the server drains.
-    pub(crate) async fn held_back(&self, hold: Arc<Hold>, waiting: Arc<Waiting>) {
-        self.add_watch(&waiting);
-        let mut look = None;
-        poll_fn(|context| {
-            waiting.wait(context.waker());
-            match self.is_draining() {
-                true => Poll::Ready(()),
-                false => hold.poll_over(self, &mut look, context),
-            }
-        })
-        .await;
     }
 }

@@ -6,6 +6,7 @@ use super::document::read;
 use super::*;
 use crate::query::Query;
 use crate::route::Route;
+use crate::server::ApiServer;
 
 fn server() -> ApiServer {
     let options = podstorm_apiserver::ClusterOptions::default();

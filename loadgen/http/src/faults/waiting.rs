@@ -9,7 +9,6 @@ use std::time::Duration;
 use tokio::time::Sleep;
 
 use super::fault::Asked;
-use crate::ApiServer;
 
 /// Interval at which a hold checks a clock that advances by itself, possibly faster than the
 /// computer's.
@@ -124,20 +123,20 @@ impl Hold {
         self.is_released.load(Ordering::Relaxed) || self.due_ns <= now_ns
     }
 
-    /// Returns ready when the hold is over. The caller has stored its waker already; `look` is a
-    /// timer for clocks that advance by themselves.
+    /// Ready when it is over at this time, of a clock that may be moved by hand. The caller waits already; `look` is for
+    /// clocks that no task moves.
     pub(crate) fn poll_over(
         &self,
-        server: &ApiServer,
+        (now_ns, is_virtual): (i64, bool),
         look: &mut Option<Pin<Box<Sleep>>>,
         context: &mut Context<'_>,
     ) -> Poll<()> {
-        if self.is_over(server.now().mono_ns) {
+        if self.is_over(now_ns) {
             *look = None;
             return Poll::Ready(());
         }
         // Advancing virtual time and releasing the hold both wake the task, so no timer is needed.
-        if server.0.virtual_time.is_some() || self.due_ns == i64::MAX {
+        if is_virtual || self.due_ns == i64::MAX {
             return Poll::Pending;
         }
         let sleep = look.get_or_insert_with(|| Box::pin(tokio::time::sleep(LOOK_EVERY)));
@@ -161,5 +160,15 @@ impl Held {
         if let Some(waiting) = self.waiting.upgrade() {
             waiting.wake();
         }
+    }
+}
+
+/// Open watches and delayed answers. Some entries may have ended.
+#[derive(Debug, Default)]
+pub(crate) struct Watches(Mutex<Vec<Weak<Waiting>>>);
+
+impl Watches {
+    pub(crate) fn lock(&self) -> MutexGuard<'_, Vec<Weak<Waiting>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

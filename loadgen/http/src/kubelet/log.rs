@@ -14,8 +14,11 @@ use podstorm_objects::{ApiError, Now, Object, Pod, Time, Uid};
 use serde_json::{Value, json};
 use tokio::time::Sleep;
 
+use crate::answer::Bits;
+use crate::call::Call;
+use crate::faults::ConnectionLost;
 use crate::query::Query;
-use crate::{ApiServer, Call};
+use crate::server::ApiServer;
 
 /// The annotation of a pod with the log of its containers.
 pub(crate) const LOG: &str = "podstorm/log";
@@ -223,7 +226,7 @@ fn instance(
 
 /// A followed log: its text, then nothing until the instance of the container ends.
 #[derive(Debug)]
-pub(crate) struct LogBody {
+pub(super) struct LogBody {
     server: ApiServer,
     text: Option<Bytes>,
     namespace: String,
@@ -246,22 +249,6 @@ impl LogBody {
         }
     }
 
-    /// Returns the text of the log once, then `None` when the container has ended.
-    pub(crate) fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Option<Bytes>> {
-        if let Some(text) = self.text.take().filter(|text| !text.is_empty()) {
-            return Poll::Ready(Some(text));
-        }
-        loop {
-            if self.server.is_draining() || !self.runs() {
-                return Poll::Ready(None);
-            }
-            if self.look.as_mut().poll(context).is_pending() {
-                return Poll::Pending;
-            }
-            self.look.set(tokio::time::sleep(LOOK_EVERY));
-        }
-    }
-
     fn runs(&self) -> bool {
         let (name, uid) = &self.pod;
         let Ok(pod) = self.server.cluster().get::<Pod>(&self.namespace, name) else {
@@ -270,6 +257,27 @@ impl LogBody {
         let running = &status_of(&pod, &self.container)["state"]["running"];
         let is_same = running["startedAt"].as_str() == self.started.as_deref();
         pod.metadata.uid == *uid && !running.is_null() && is_same
+    }
+}
+
+impl Bits for LogBody {
+    /// Returns the text of the log once, then `None` when the container has ended.
+    fn poll_next(
+        &mut self,
+        context: &mut Context<'_>,
+    ) -> Poll<Result<Option<Bytes>, ConnectionLost>> {
+        if let Some(text) = self.text.take().filter(|text| !text.is_empty()) {
+            return Poll::Ready(Ok(Some(text)));
+        }
+        loop {
+            if self.server.is_draining() || !self.runs() {
+                return Poll::Ready(Ok(None));
+            }
+            if self.look.as_mut().poll(context).is_pending() {
+                return Poll::Pending;
+            }
+            self.look.set(tokio::time::sleep(LOOK_EVERY));
+        }
     }
 }
 

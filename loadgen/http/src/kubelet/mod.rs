@@ -12,8 +12,8 @@ use podstorm_objects::{ApiError, Kind, Node, Object, Pod, Reason};
 use serde_json::Value;
 
 use self::log::LogBody;
-use crate::Call;
 use crate::answer::{self, Body};
+use crate::call::Call;
 use crate::route::Target;
 
 /// The parameters of a log request that are forwarded.

@@ -5,10 +5,8 @@
 //! the others send the same bytes. Without clients there is no cost. The stores are read while the
 //! samples are locked, never the other way round.
 
-mod sample;
-
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -17,12 +15,14 @@ use http::header::VARY;
 use http::request::Parts;
 use http::{HeaderValue, Method, Response};
 use podstorm_objects::ApiError;
-use tokio::time::{Instant, Sleep};
+use tokio::time::Sleep;
 
-use self::sample::Sampler;
-use crate::answer::{self, Body};
-use crate::faults::Waiting;
-use crate::{ApiServer, Call, media};
+use crate::answer::{self, Bits, Body};
+use crate::call::Call;
+use crate::faults::{ConnectionLost, Waiting};
+use crate::media;
+use crate::samples::Moment;
+use crate::server::ApiServer;
 
 const EVENT_STREAM: HeaderValue = HeaderValue::from_static("text/event-stream");
 const HTML: HeaderValue = HeaderValue::from_static("text/html; charset=utf-8");
@@ -59,75 +59,40 @@ pub(crate) fn stream(call: &Call<'_>) -> Result<Response<Body>, ApiError> {
         waiting,
         timer: Box::pin(tokio::time::sleep(Duration::ZERO)),
     };
-    Ok(answer::respond(200, EVENT_STREAM, Body::live(body)))
-}
-
-/// The samples of a server.
-#[derive(Debug)]
-pub(crate) struct Live {
-    /// The origin of the seconds, on the computer's clock.
-    began: Instant,
-    latest: Mutex<Latest>,
-}
-
-/// The latest sample.
-#[derive(Debug, Default)]
-struct Latest {
-    /// The second of the sample; `None` before the first sample.
-    second: Option<u64>,
-    event: Bytes,
-    sampler: Sampler,
-}
-
-impl Live {
-    pub(crate) fn new() -> Live {
-        Live {
-            began: Instant::now(),
-            latest: Mutex::default(),
-        }
-    }
-
-    /// Returns the event with this second's sample, and the beginning of the next second. O(objects
-    /// that own pods + nodes) for the first caller in a second.
-    fn event(&self, server: &ApiServer) -> (Bytes, Instant) {
-        let elapsed = self.began.elapsed();
-        let second = elapsed.as_secs();
-        let next = self.began + Duration::from_secs(second + 1);
-        let mut latest = self.latest.lock().unwrap_or_else(PoisonError::into_inner);
-        // The sample may already be newer than `second` if the stream waited for the lock.
-        if latest.second.is_none_or(|known| known < second) {
-            let idle_seconds = second - latest.second.unwrap_or(second);
-            let sample = latest.sampler.sample(server, elapsed, idle_seconds);
-            // `retry` is the browser's reconnection delay in ms.
-            latest.event = format!("retry: 1000\ndata: {sample}\n\n").into();
-            latest.second = Some(second);
-        }
-        (latest.event.clone(), next)
-    }
+    Ok(answer::respond(200, EVENT_STREAM, Body::endless(body)))
 }
 
 /// The body of a stream. A client that reads slowly gets fewer samples, not older ones.
 #[derive(Debug)]
-pub(crate) struct LiveBody {
+struct LiveBody {
     server: ApiServer,
     waiting: Arc<Waiting>,
     timer: Pin<Box<Sleep>>,
 }
 
-impl LiveBody {
+impl Bits for LiveBody {
     /// Returns the next event, or `None` when the server drains.
-    pub(crate) fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Option<Bytes>> {
+    fn poll_next(
+        &mut self,
+        context: &mut Context<'_>,
+    ) -> Poll<Result<Option<Bytes>, ConnectionLost>> {
         // Register the waker before checking for the end, so that the end is not missed.
         self.waiting.wait(context.waker());
         if self.server.is_draining() {
-            return Poll::Ready(None);
+            return Poll::Ready(Ok(None));
         }
         if self.timer.as_mut().poll(context).is_pending() {
             return Poll::Pending;
         }
-        let (event, next) = self.server.0.live.event(&self.server);
+        let server = &self.server;
+        let (event, next) = server.0.samples.event(|| Moment {
+            cluster: server.cluster(),
+            metrics: server.metrics(),
+            now: server.now(),
+            is_virtual: server.0.virtual_time.is_some(),
+        });
         self.timer.as_mut().reset(next);
-        Poll::Ready(Some(event))
+        Poll::Ready(Ok(Some(event)))
     }
 }
 

@@ -6,8 +6,10 @@ use podstorm_apiserver::{Cluster, ClusterOptions};
 use podstorm_objects::{Namespace, Node, Now, Pod, ReplicaSet, Resource};
 use serde_json::{Value, json};
 
+use tokio::time::Instant;
+
 use super::*;
-use crate::Builder;
+use crate::server::Builder;
 
 const NOW: Now = Now {
     mono_ns: 0,

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeSet;
 
-use bytes::Bytes;
 use podstorm_apiserver::errors;
 use podstorm_objects::{ApiError, Kind};
 use serde_json::{Map, Value, json};
@@ -11,9 +10,8 @@ use super::operations::{self, reference};
 use super::{
     OBJECT_META, SCHEMAS, properties, referred_by_name, schema_name, schema_name_of, swagger,
 };
-use crate::catalog::{Catalog, GroupVersion};
-use crate::discovery::fingerprint;
-use crate::reviews;
+use crate::catalog::{Catalog, GroupVersion, OlderOpenApi};
+use crate::unstored::is_review;
 
 /// The subject of a path in the index.
 enum Subject<'a> {
@@ -77,8 +75,17 @@ fn tag_of(catalog: &Catalog, path: &str, subject: &Subject<'_>) -> String {
     }
 }
 
-fn hashed(text: &str) -> String {
+/// A text by which clients know another one.
+pub(crate) fn hashed(text: &str) -> String {
     format!("{:016X}", fingerprint(text.as_bytes()))
+}
+
+/// Hashes bytes with 64-bit FNV-1a, which gives the same result on every machine, unlike the
+/// hashers of maps.
+fn fingerprint(bytes: &[u8]) -> u64 {
+    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+        (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3)
+    })
 }
 
 /// A document of the index, with the tag in its URL.
@@ -120,20 +127,12 @@ fn json_of(catalog: &Catalog, subject: &Subject<'_>) -> Value {
     }
 }
 
-/// The OpenAPI v2 document of a catalog.
-#[derive(Debug)]
-pub(crate) struct Older {
-    pub(crate) json: Bytes,
-    pub(crate) protobuf: Bytes,
-    pub(crate) tag: String,
-}
-
 /// Builds the v2 document from all v3 documents. Takes some 100 ms, so a catalog caches it.
-pub(crate) fn older(catalog: &Catalog) -> Older {
+pub(crate) fn older(catalog: &Catalog) -> OlderOpenApi {
     let documents = subjects(catalog).map(|(_, subject)| json_of(catalog, &subject));
     let document = swagger::document(documents);
     let json = document.to_string();
-    Older {
+    OlderOpenApi {
         tag: hashed(&json),
         json: json.into(),
         protobuf: swagger::encode(&document).into(),
@@ -164,7 +163,7 @@ fn of_kinds(of: &GroupVersion, kinds: &[Kind]) -> Value {
         if kind.row().has_scale {
             add_schema(&mut used, "io.k8s.api.autoscaling.v1.Scale");
         }
-        if !reviews::is_review(*kind) {
+        if !is_review(*kind) {
             lists.insert(format!("{}List", schema_name(*kind)), list_schema(*kind));
         }
     }

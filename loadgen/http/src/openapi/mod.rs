@@ -7,22 +7,19 @@ mod document;
 mod operations;
 mod swagger;
 
-pub(crate) use document::{Document, Older, index, older};
-pub(crate) use podstorm_apiserver::schemas::{
-    OBJECT_META, Schema, Type, referred, schema_named, schema_of, schema_of_kind, written,
-};
+pub(crate) use document::{Document, hashed, index, older};
 use podstorm_apiserver::schemas::{
-    REFERENCE, SCHEMAS, properties, referred_by_name, schema_name, schema_name_of,
+    OBJECT_META, REFERENCE, SCHEMAS, properties, referred_by_name, schema_name, schema_name_of,
 };
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::reviews;
+    use crate::unstored;
 
     #[test]
     fn every_kind_of_request_has_a_schema() {
-        for kind in reviews::kinds() {
+        for kind in unstored::kinds() {
             assert!(SCHEMAS.contains_key(&schema_name(kind)), "{kind:?}");
         }
     }

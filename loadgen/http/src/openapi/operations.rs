@@ -8,8 +8,8 @@ use podstorm_objects::Kind;
 use serde_json::{Map, Value, json};
 
 use super::{REFERENCE, schema_name, schema_name_of};
-use crate::catalog::GroupVersion;
-use crate::{component_status, reviews};
+use crate::catalog::{GroupVersion, subresources};
+use crate::unstored::{is_component_status, is_review};
 
 /// The query parameters: the operations that have one, its name, its type, and its description.
 static PARAMETERS: LazyLock<Vec<[&str; 4]>> = LazyLock::new(|| {
@@ -219,7 +219,7 @@ pub(super) fn add(paths: &mut Map<String, Value>, of: &GroupVersion, kind: Kind)
     let (schema, resource) = (schema_name(kind), kind.resource());
     let all = format!("{root}{within}/{resource}");
     let scoped = names.scoped();
-    if reviews::is_review(kind) {
+    if is_review(kind) {
         let post = names.write(("create", "post"), &scoped, &schema, &["200", "201", "202"]);
         let shared = names.shared(&all, "review");
         paths.insert(all, json!({"post": post, "parameters": shared}));
@@ -233,7 +233,7 @@ pub(super) fn add(paths: &mut Map<String, Value>, of: &GroupVersion, kind: Kind)
     };
     let one = format!("{all}/{{name}}");
     let read = names.operation(("read", "get"), &scoped, (&schema, &["200"]));
-    if component_status::is(kind) {
+    if is_component_status(kind) {
         for (at, get) in [(all, listing(&scoped)), (one, read)] {
             let shared = names.shared(&at, "path");
             paths.insert(at, json!({"get": get, "parameters": shared}));
@@ -263,7 +263,7 @@ pub(super) fn add(paths: &mut Map<String, Value>, of: &GroupVersion, kind: Kind)
         let shared = names.shared(&at, "path");
         paths.insert(at, json!({"get": listing(&what), "parameters": shared}));
     }
-    for part in crate::discovery::subresources(kind) {
+    for part in subresources(kind) {
         let schema = match part.kind == kind.name() {
             true => schema.clone(),
             false => schema_name_of(part.api_version, part.kind),

@@ -1,192 +1,27 @@
-//! Server-side apply: patches of the type `application/apply-patch+yaml`.
+//! What an apply makes of an object, and where it meets other owners.
 
 use std::collections::BTreeMap;
 
-use http::Response;
+use podstorm_apiserver::errors;
 use podstorm_apiserver::limits::Listed;
-use podstorm_apiserver::{Patch, errors};
-use podstorm_objects::{AnyObject, ApiError, Cause, Kind, Object, Reason};
+use podstorm_objects::{ApiError, Cause, Kind, Object, Reason};
 use serde_json::{Map, Value};
 
 use super::owners::{Application, Conflict, Owners};
 use super::schema::{Type, schema_of};
 use super::set::FieldSet;
 use super::walk::{self, Difference};
-use super::{MANAGED, Writer, ignored, owners_of, plain, without_owners};
-use crate::answer::Body;
+use super::{MANAGED, Writer, ignored, owners_of, plain, replicas_way, without_owners};
 use crate::decode::{self, By, Form};
-use crate::query::options_invalid;
-use crate::route::Target;
-use crate::{Call, admission, body, objects, view, warnings};
+use crate::view;
 
 /// The annotation with the last configuration of a client-side `kubectl apply`.
 const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 /// The manager that may take over fields from its client-side applies.
 const KUBECTL: &str = "kubectl";
 
-/// Serves a patch of the type `application/apply-patch+yaml`.
-pub(crate) fn apply(call: &Call<'_>, target: &Target) -> Result<Response<Body>, ApiError> {
-    let writer = Writer::applying(call, target)?;
-    let (object, is_new) = applied(call, target, &writer)?;
-    let mut all = Vec::new();
-    if is_new && target.kind == Kind::POD {
-        all.extend(warnings::of_pod_name(&object.metadata().name));
-        if let Value::Object(pod) = object.to_json() {
-            all.extend(warnings::of_new_pod(&pod));
-        }
-    }
-    let code = if is_new { 201 } else { 200 };
-    objects::answer_with(call, code, &object, (&writer, &all))
-}
-
-/// Applies the configuration in the body. Returns the object, and whether it was created.
-pub(crate) fn applied(
-    call: &Call<'_>,
-    target: &Target,
-    writer: &Writer<'_>,
-) -> Result<(AnyObject, bool), ApiError> {
-    require_manager(call)?;
-    let dry_run = call.query.dry_run("PatchOptions")?;
-    let (config, doubled) = read_config(call)?;
-    let kind = target.kind;
-    check_config((kind.api_version(), kind.name(), &target.name), &config)?;
-    let force = call.query.flag("force");
-    let api = call.cluster().api(view::stored_kind(kind));
-    let api = api.dry_run(dry_run).managed_by(writer);
-    loop {
-        let stored = match api.get(&target.namespace, &target.name) {
-            Ok(stored) => Some(stored),
-            Err(error) if error.is_not_found() && target.subresource.is_empty() => None,
-            Err(error) => return Err(error),
-        };
-        let applied = writer.applied(&config, stored.as_deref(), force)?;
-        check_doubled(call, &doubled)?;
-        let Some(stored) = stored else {
-            return Ok((create(call, target, applied, &api)?, true));
-        };
-        let names_version = config
-            .get("metadata")
-            .is_some_and(|of| of.get("resourceVersion").is_some());
-        let patch = Patch::whole(applied);
-        let what = (kind, target.subresource.as_str());
-        match view::patch(
-            &api,
-            what,
-            (&target.namespace, &target.name),
-            &patch,
-            call.now,
-        ) {
-            // Another write came first, and the patch names the version that it was computed from:
-            // retry.
-            Err(error) if error.code == 409 && !names_version => {
-                let now = api.get(&target.namespace, &target.name)?;
-                if now.metadata().resource_version == stored.metadata().resource_version {
-                    return Err(error);
-                }
-            }
-            updated => return Ok((updated?, false)),
-        }
-    }
-}
-
-/// Creates an object that is applied and does not exist yet.
-fn create(
-    call: &Call<'_>,
-    target: &Target,
-    mut applied: Map<String, Value>,
-    api: &podstorm_apiserver::Api<'_>,
-) -> Result<AnyObject, ApiError> {
-    let metadata = applied
-        .entry("metadata")
-        .or_insert_with(|| Map::new().into());
-    if let Value::Object(metadata) = metadata {
-        metadata.remove("resourceVersion");
-        for (member, at) in [("name", &target.name), ("namespace", &target.namespace)] {
-            let is_named = |value: &Value| !value.is_null() && value != "";
-            if !at.is_empty() && !metadata.get(member).is_some_and(is_named) {
-                metadata.insert(member.to_owned(), at.as_str().into());
-            }
-        }
-    }
-    let place = (target.kind, target.namespace.as_str());
-    admission::admit(call.cluster(), place, &mut applied)?;
-    let object = body::object_of(call, target.kind, applied)?;
-    let created = api.create(view::stored_new(call.cluster(), object)?, call.now)?;
-    view::shown(target.kind, created)
-}
-
-/// # Errors
-/// 422 if there is no field manager.
-pub(super) fn require_manager(call: &Call<'_>) -> Result<(), ApiError> {
-    if call.query.text("fieldManager").is_empty() {
-        let cause = errors::required("fieldManager", "is required for apply patch");
-        return Err(options_invalid("PatchOptions", cause));
-    }
-    Ok(())
-}
-
-/// Decodes the configuration. Returns it with the strict decoder's messages about repeated members.
-///
-/// # Errors
-/// 400 if the body cannot be decoded.
-pub(super) fn read_config(call: &Call<'_>) -> Result<(Map<String, Value>, Vec<String>), ApiError> {
-    let read = decode::yaml(&call.body, Form::Any).map_err(|why| {
-        let why = format!("error decoding YAML: error converting YAML to JSON: {why}");
-        errors::bad_request(why)
-    })?;
-    match (read.value, read.found) {
-        (Value::Object(config), _) => Ok((config, read.strict)),
-        (Value::Null, _) => Ok((Map::new(), read.strict)),
-        (_, found) => Err(errors::bad_request(format!(
-            "error decoding YAML: error unmarshaling JSON: while decoding JSON: json: cannot \
-             unmarshal {found} into Go value of type map[string]interface {{}}"
-        ))),
-    }
-}
-
-/// # Errors
-/// 400 for repeated members if `fieldValidation` is `Strict`.
-pub(super) fn check_doubled(call: &Call<'_>, doubled: &[String]) -> Result<(), ApiError> {
-    match (doubled.first(), call.query.text("fieldValidation")) {
-        (Some(told), "Strict") => Err(errors::bad_request(format!(
-            "error strict decoding YAML: error converting YAML to JSON: {told}"
-        ))),
-        _ => Ok(()),
-    }
-}
-
-/// # Errors
-/// 400 if the configuration is not for the path's object, or has `managedFields`.
-pub(super) fn check_config(
-    (api_version, kind, name): (&str, &str, &str),
-    config: &Map<String, Value>,
-) -> Result<(), ApiError> {
-    let text = |member: &str| config.get(member).and_then(Value::as_str).unwrap_or("");
-    let found = (text("apiVersion"), text("kind"));
-    if found != (api_version, kind) {
-        let found = format!(
-            "invalid object type: {}, Kind={}",
-            with_group(found.0),
-            found.1
-        );
-        return Err(errors::bad_request(found));
-    }
-    let metadata = config.get("metadata");
-    let of_metadata = |member: &str| metadata.and_then(|of| of.get(member));
-    if of_metadata(MANAGED).is_some_and(|owners| !owners.is_null()) {
-        return Err(errors::bad_request("metadata.managedFields must be nil"));
-    }
-    let named = of_metadata("name").and_then(Value::as_str).unwrap_or("");
-    if !named.is_empty() && named != name {
-        return Err(errors::bad_request(format!(
-            "the name of the object ({named}) does not match the name on the URL ({name})"
-        )));
-    }
-    Ok(())
-}
-
 /// Formats an `apiVersion` as Go does, with a slash even if the group is empty.
-fn with_group(api_version: &str) -> String {
+pub(crate) fn with_group(api_version: &str) -> String {
     let slash = if api_version.contains('/') { "" } else { "/" };
     format!("{slash}{api_version}")
 }
@@ -197,7 +32,7 @@ impl Writer<'_> {
     /// # Errors
     /// 500, as upstream, if the configuration does not fit its kind or its result is not a valid
     /// object; 409 if it changes fields of other managers.
-    fn applied(
+    pub(crate) fn applied(
         &self,
         config: &Map<String, Value>,
         stored: Option<&dyn Object>,
@@ -286,6 +121,29 @@ impl Writer<'_> {
     }
 }
 
+impl Writer<'_> {
+    /// Whether a scale may be applied.
+    ///
+    /// # Errors
+    /// 409 where the number of replicas is another one than the stored, and others own it.
+    pub(crate) fn check_scale(&self, stored: &dyn Object, replicas: i32) -> Result<(), ApiError> {
+        let way = replicas_way(self.kind);
+        let json = stored.to_json();
+        let found = way.iter().try_fold(&json, |value, name| value.get(name));
+        if found == Some(&replicas.into()) {
+            return Ok(());
+        }
+        let applier = self.owner();
+        let owners = owners_of(stored).unwrap_or_default();
+        let others = owners.of_path(&way).filter(|owner| **owner != applier);
+        let conflicts: Vec<Conflict> = others.map(|owner| owner.conflict(&way)).collect();
+        match conflicts.is_empty() {
+            true => Ok(()),
+            false => Err(conflict(&conflicts)),
+        }
+    }
+}
+
 /// # Errors
 /// 500 for a member of a wrong type, an unknown member, or repeated keys.
 fn check_types(kind: Kind, config: &Value, of: Type<'_>) -> Result<(), ApiError> {
@@ -315,13 +173,13 @@ fn identity(kind: Kind, config: &Value) -> String {
 }
 
 /// Returns a 500: the configuration cannot become an object. Upstream uses the same code.
-pub(super) fn not_applied(why: &str) -> ApiError {
+pub(crate) fn not_applied(why: &str) -> ApiError {
     ApiError::status(500, Reason::Other(String::new()), why)
 }
 
 /// Returns a 409: an apply would change fields of other managers. It names as many fields as can be
 /// [listed](Listed).
-pub(super) fn conflict(conflicts: &[Conflict]) -> ApiError {
+fn conflict(conflicts: &[Conflict]) -> ApiError {
     let mut listed = Listed::default();
     let mut owners = Vec::new();
     for conflict in conflicts {

@@ -6,36 +6,35 @@
 
 mod apply;
 mod owners;
-mod scale;
 mod schema;
 mod set;
-mod texts;
 mod walk;
 
 use std::sync::atomic::AtomicI64;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Mutex, PoisonError};
 
-use podstorm_apiserver::{FieldManager, schemas};
+use podstorm_apiserver::FieldManager;
 use podstorm_objects::{ApiError, Kind, Object};
 use serde_json::{Map, Value};
 
-pub(crate) use self::apply::{applied, apply};
-pub(crate) use self::scale::apply_scale;
-pub(crate) use self::texts::Texts;
+pub(crate) use self::apply::{not_applied, with_group};
 
 use self::owners::{Differences, Operation, Owner, Owners};
 use self::schema::{Type, schema_of};
 use self::set::FieldSet;
 use self::walk::Difference;
+use crate::call::Call;
+use crate::decode::go_quoted;
 use crate::query::{cause, options_invalid};
 use crate::route::Target;
-use crate::{Call, patched, view};
+use crate::texts::Texts;
+use crate::{patched, view};
 
 /// Maximum length of a field manager's name in bytes.
 const MANAGER_MAX: usize = 128;
 /// The metadata's member with the owners.
-const MANAGED: &str = "managedFields";
+pub(crate) const MANAGED: &str = "managedFields";
 
 /// Returns the path of the member that `/scale` changes.
 fn replicas_way(kind: Kind) -> Vec<&'static str> {
@@ -80,21 +79,6 @@ pub(crate) fn manager(call: &Call<'_>, options: &str) -> Result<String, ApiError
 
 fn is_printed(character: char) -> bool {
     !character.is_control() && (character == ' ' || !character.is_whitespace())
-}
-
-/// Quotes a text as Go's `%q` does.
-pub(crate) fn go_quoted(text: &str) -> String {
-    let each = text.chars().map(|it| match it {
-        '"' => "\\\"".to_owned(),
-        '\\' => "\\\\".to_owned(),
-        '\n' => "\\n".to_owned(),
-        '\t' => "\\t".to_owned(),
-        '\r' => "\\r".to_owned(),
-        it if it.is_ascii_control() => format!("\\x{:02x}", u32::from(it)),
-        it if it.is_control() => format!("\\u{:04x}", u32::from(it)),
-        it => it.to_string(),
-    });
-    format!("\"{}\"", each.collect::<String>())
 }
 
 /// The field manager of a request, which the cluster calls for each write.
@@ -234,7 +218,7 @@ impl FieldManager for Writer<'_> {
     }
 
     fn complete(&self, document: &mut Value) {
-        fill(self.kind, document);
+        view::fill(self.kind, document);
     }
 
     fn patched(
@@ -320,21 +304,11 @@ impl Writer<'_> {
     }
 }
 
-/// Adds the members that Go writes even if they are empty.
-pub(crate) fn fill(kind: Kind, object: &mut Value) {
-    if let Value::Object(members) = object {
-        schemas::fill(kind, members);
-        members
-            .entry("metadata")
-            .or_insert_with(|| Map::new().into());
-    }
-}
-
 /// Returns the object in the form for comparisons: without owners, with the members that Go writes
 /// even if they are empty.
 fn plain(object: Value, kind: Kind) -> Value {
     let mut object = without_owners(object);
-    fill(kind, &mut object);
+    view::fill(kind, &mut object);
     object
 }
 

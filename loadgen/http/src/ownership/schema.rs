@@ -1,11 +1,11 @@
 //! Types of fields from the schemas: how lists and maps are merged, and how their parts are owned.
 
+use podstorm_apiserver::schemas::{referred, schema_of_kind};
 use podstorm_objects::Kind;
 use serde_json::Value;
 
 use super::set;
-pub(super) use crate::openapi::Schema;
-use crate::openapi::{referred, schema_of_kind};
+pub(super) use podstorm_apiserver::schemas::Schema;
 
 /// The type of a value: an OpenAPI property or schema.
 #[derive(Clone, Copy, Debug)]

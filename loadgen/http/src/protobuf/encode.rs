@@ -8,12 +8,12 @@
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
+use podstorm_apiserver::schemas::{referred, schema_named, schema_of};
 use podstorm_objects::{Kind, Time};
 use serde_json::{Map, Value};
 
 use super::wire::Writer;
 use super::{MAGIC, MESSAGES};
-use crate::openapi::{referred, schema_named, schema_of};
 
 const STATUS: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.Status";
 const LIST_METADATA: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.ListMeta";

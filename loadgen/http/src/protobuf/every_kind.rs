@@ -6,7 +6,7 @@ use podstorm_apiserver::{Cluster, ClusterOptions};
 use serde_json::json;
 
 use super::*;
-use crate::{component_status, openapi, reviews, view};
+use crate::{unstored, view};
 
 /// Kinds that only appear in requests to subresources or as options.
 const BELOW: [(&str, &str); 4] = [
@@ -22,8 +22,8 @@ fn kinds() -> Vec<(&'static str, &'static str, String)> {
     let stored = cluster.kinds().into_iter();
     let kinds = stored
         .chain(view::kinds())
-        .chain(reviews::kinds())
-        .chain([component_status::kind()])
+        .chain(unstored::reviews())
+        .chain([unstored::component_status()])
         .map(|kind| (kind.api_version(), kind.name()));
     let kinds = kinds.chain(BELOW).map(|(version, kind)| {
         let schema = schema_of(version, kind);
@@ -41,7 +41,7 @@ fn parts(property: &Value) -> Vec<&Value> {
 }
 
 fn refer<'a>(property: &'a Value, names: &mut Vec<&'a str>) {
-    names.extend(openapi::referred(property).map(|(name, _)| name));
+    names.extend(referred(property).map(|(name, _)| name));
     for part in parts(property) {
         refer(part, names);
     }
@@ -117,7 +117,7 @@ impl Sample {
     fn of(&mut self, property: &'static Value) -> Option<Value> {
         self.made += 1;
         let made = self.made;
-        if let Some((name, schema)) = openapi::referred(property) {
+        if let Some((name, schema)) = referred(property) {
             let depth = self.within.iter().filter(|within| **within == name);
             if depth.count() > 1 {
                 return None;

@@ -14,10 +14,10 @@ use std::sync::LazyLock;
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
+use podstorm_apiserver::schemas::{referred, schema_named, schema_of};
 use podstorm_objects::Time;
 use serde_json::{Map, Number, Value};
 
-use crate::openapi::{schema_named, schema_of};
 pub(crate) use encode::{encode, is_known, put_event};
 use wire::{Field, Reader};
 
@@ -237,7 +237,7 @@ fn value(property: &Value, field: Field<'_>, depth: usize) -> Result<Option<Valu
         Field::Bytes(bytes) => bytes,
         Field::Number(sent) => return Ok(Some(number(property, sent))),
     };
-    let Some((name, schema)) = crate::openapi::referred(property) else {
+    let Some((name, schema)) = referred(property) else {
         if let Some(items) = property.get("items") {
             return list(items, bytes, depth).map(Some);
         }

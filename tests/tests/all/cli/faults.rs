@@ -15,7 +15,10 @@ use super::{EXAMPLES, assert_section_refused, folder, folder_of, json_in, refuse
 /// The known bugs, each with the number that shows it under upstream's behavior.
 const BUGS: [(&str, &str); 16] = [
     ("m01-stale-watch", "10  pods created in excess"),
-    ("m02-unseen-pods", "300.008 s  longest time that a ReplicaSet"),
+    (
+        "m02-unseen-pods",
+        "300.008 s  longest time that a ReplicaSet",
+    ),
     (
         "m06-rejected-pods",
         "464  most pods created within a minute",

@@ -105,10 +105,7 @@ fn a_stuck_set_is_explained_with_the_pod_to_delete() {
             "stare",
             "no StatefulSet \"stare\" | the nearest: shop/store",
         ),
-        (
-            "store --prefer app=store",
-            "deletes its pods by ordinal",
-        ),
+        ("store --prefer app=store", "deletes its pods by ordinal"),
         ("store --replicas -1", "--replicas"),
         ("store --replicas 2147483647", "too many to simulate"),
     ] {

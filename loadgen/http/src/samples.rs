@@ -1,13 +1,17 @@
-//! One sample: the state of the cluster and its server at one moment, as JSON.
+//! Samples: what the cluster and its server are like at one moment, as JSON. One is taken each second for as long as a
+//! client listens.
 
 use std::collections::BTreeMap;
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
+use bytes::Bytes;
 use podstorm_apiserver::{Cluster, ListOptions, kind_named};
-use podstorm_objects::{AnyObject, Node, ReplicaSet, ReplicationController, Uid};
+use podstorm_objects::{AnyObject, Node, Now, ReplicaSet, ReplicationController, Uid};
 use serde_json::{Value, json};
+use tokio::time::Instant;
 
-use crate::ApiServer;
+use crate::metrics::Metrics;
 
 /// Maximum number of lagging workloads in a sample.
 const BEHIND_MAX: usize = 10;
@@ -39,9 +43,61 @@ const OTHER_OWNERS: [(&str, [&str; 3]); 3] = [
     ("Job", ["/status/active", "/status/active", "/status/ready"]),
 ];
 
+/// The samples of a server.
+#[derive(Debug)]
+pub(crate) struct Samples {
+    /// The origin of the seconds, on the computer's clock.
+    began: Instant,
+    latest: Mutex<Latest>,
+}
+
+/// The latest sample.
+#[derive(Debug, Default)]
+struct Latest {
+    /// The second of the sample; `None` before the first sample.
+    second: Option<u64>,
+    event: Bytes,
+    sampler: Sampler,
+}
+
+impl Samples {
+    pub(crate) fn new() -> Samples {
+        Samples {
+            began: Instant::now(),
+            latest: Mutex::default(),
+        }
+    }
+
+    /// Returns the event with this second's sample, and the beginning of the next second. O(objects
+    /// that own pods + nodes) for the first caller in a second.
+    pub(crate) fn event<'a>(&self, moment: impl FnOnce() -> Moment<'a>) -> (Bytes, Instant) {
+        let elapsed = self.began.elapsed();
+        let second = elapsed.as_secs();
+        let next = self.began + Duration::from_secs(second + 1);
+        let mut latest = self.latest.lock().unwrap_or_else(PoisonError::into_inner);
+        // The sample may already be newer than `second` if the stream waited for the lock.
+        if latest.second.is_none_or(|known| known < second) {
+            let idle_seconds = second - latest.second.unwrap_or(second);
+            let sample = latest.sampler.sample(&moment(), elapsed, idle_seconds);
+            // `retry` is the browser's reconnection delay in ms.
+            latest.event = format!("retry: 1000\ndata: {sample}\n\n").into();
+            latest.second = Some(second);
+        }
+        (latest.event.clone(), next)
+    }
+}
+
+/// What a sample is taken of.
+pub(crate) struct Moment<'a> {
+    pub(crate) cluster: &'a Cluster,
+    pub(crate) metrics: &'a Metrics,
+    pub(crate) now: Now,
+    pub(crate) is_virtual: bool,
+}
+
 /// Takes samples, and keeps the state that spans several.
 #[derive(Debug, Default)]
-pub(crate) struct Sampler {
+struct Sampler {
     /// The lagging workloads, each with the time of the first sample in which it lagged, in ns on
     /// the cluster's monotonic clock.
     behind_since: BTreeMap<Uid, i64>,
@@ -50,13 +106,8 @@ pub(crate) struct Sampler {
 impl Sampler {
     /// Takes a sample. `elapsed` is the server's age on the computer's clock, `idle_seconds` the
     /// time since the last sample. O(objects that own pods + nodes + kinds).
-    pub(crate) fn sample(
-        &mut self,
-        server: &ApiServer,
-        elapsed: Duration,
-        idle_seconds: u64,
-    ) -> String {
-        let (cluster, now) = (&**server.cluster(), server.now());
+    fn sample(&mut self, moment: &Moment<'_>, elapsed: Duration, idle_seconds: u64) -> String {
+        let (cluster, now) = (moment.cluster, moment.now);
         if idle_seconds > FORGOTTEN_AFTER {
             self.behind_since.clear();
         }
@@ -66,8 +117,8 @@ impl Sampler {
             let count = cluster.api(kind).count().ok()?;
             (count > 0).then(|| (kind.group_resource().into_owned(), count))
         });
-        let watches: Vec<Value> = server
-            .metrics()
+        let watches: Vec<Value> = moment
+            .metrics
             .watches()
             .into_iter()
             .map(|(kind, open, events)| {
@@ -77,7 +128,7 @@ impl Sampler {
         let sample = json!({
             "now": now.wall().to_string(),
             "seconds": now.mono_ns as f64 / 1e9,
-            "virtual": server.0.virtual_time.is_some(),
+            "virtual": moment.is_virtual,
             "uptimeSeconds": elapsed.as_secs_f64(),
             "resourceVersion": cluster.resource_version(),
             "pods": {
@@ -87,7 +138,7 @@ impl Sampler {
             },
             "nodes": {"existing": cluster.count::<Node>(), "ready": ready_nodes(cluster)},
             "objects": objects.collect::<BTreeMap<_, _>>(),
-            "requests": server.metrics().requests_by_verb(),
+            "requests": moment.metrics.requests_by_verb(),
             "writes": cluster.write_counts().writes,
             "watches": watches,
             "behindTotal": workloads.behind.len(),

@@ -31,7 +31,7 @@ impl Default for Texts {
 
 impl Texts {
     /// Replaces a text by an equal one that is already in use, if there is one.
-    pub(super) fn share(&self, text: &mut Rest) {
+    pub(crate) fn share(&self, text: &mut Rest) {
         if text.is_empty() {
             return;
         }

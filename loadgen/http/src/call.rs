@@ -1,0 +1,39 @@
+//! A request that is being answered, as its handlers see it.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::{HeaderMap, Method};
+use podstorm_apiserver::Cluster;
+use podstorm_objects::Now;
+
+use crate::catalog::Catalog;
+use crate::credentials::User;
+use crate::media::Accepted;
+use crate::query::Query;
+use crate::server::ApiServer;
+
+/// A request in progress.
+pub(crate) struct Call<'a> {
+    pub(crate) server: &'a ApiServer,
+    /// The authenticated sender.
+    pub(crate) user: &'a User,
+    pub(crate) method: &'a Method,
+    pub(crate) headers: &'a HeaderMap,
+    pub(crate) query: Query<'a>,
+    pub(crate) body: Bytes,
+    pub(crate) accepted: Accepted,
+    pub(crate) now: Now,
+    /// The catalog at the time of the request.
+    pub(crate) catalog: Arc<Catalog>,
+}
+
+impl Call<'_> {
+    pub(crate) fn cluster(&self) -> &Cluster {
+        self.server.cluster()
+    }
+
+    pub(crate) fn catalog(&self) -> &Catalog {
+        &self.catalog
+    }
+}
