@@ -55,13 +55,13 @@ fn word(fate: Verdict) -> &'static str {
     }
 }
 
-/// Returns the headline: `Node n1: of 5 pods 3 go at once, 1 waits, …`.
+/// Returns the headline: `Node n1: of 5 pods 3 can go immediately, 1 must wait, …`.
 fn headline(answer: &Answer) -> String {
     let count = |fate| answer.pods.iter().filter(|it| it.fate == fate).count();
     let counts = [
-        (Verdict::Goes, "can go at once"),
+        (Verdict::Goes, "can go immediately"),
         (Verdict::Waits, "must wait for a budget"),
-        (Verdict::Stuck, "can't go until somebody changes something"),
+        (Verdict::Stuck, "can't go until an operator intervenes"),
         (
             Verdict::Stays,
             if count(Verdict::Stays) == 1 {

@@ -23,7 +23,7 @@ fn a_drain_is_explained_pod_by_pod() {
     let example = format!("-f {EXAMPLES}/drain.yaml");
     let explain = |more: &str| run(&format!("explain {example} {more}"));
     let text = told(&explain("--drain n1"));
-    let words = "3 can go at once | 1 must wait for a budget | 1 can't go until somebody changes | 1 stays | \
+    let words = "3 can go immediately | 1 must wait for a budget | 1 can't go until an operator | 1 stays | \
         the budget license never lets one go | --ignore-daemonsets | --force | --delete-emptydir-data";
     words.split(" | ").for_each(|words| holds(&text, words));
     let document = super::json(&told(&explain("--drain n1 -o json")));

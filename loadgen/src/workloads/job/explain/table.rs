@@ -21,7 +21,7 @@ pub(super) fn render(answer: &Answer, layout: Layout) -> String {
         (why, &answer.why),
         ("Pods that are recreated, and when", &answer.retries),
         (
-            "Failed pods, and the rule that each meets",
+            "Failed pods, and the rule that matches each",
             &answer.failures,
         ),
     ] {

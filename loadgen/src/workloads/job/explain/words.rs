@@ -75,7 +75,7 @@ pub(super) fn next(decisions: &Decisions, now: Now) -> Vec<Finding> {
             let why = match (decisions.active, decisions.terminating) {
                 (0, 0) => format!("the Job becomes {kind}: {}", end.message),
                 (0, _) => format!(
-                    "the Job becomes {kind} once {} are gone: {}",
+                    "the Job becomes {kind} once {} no longer exist: {}",
                     pods(decisions.terminating),
                     end.message
                 ),
@@ -270,7 +270,7 @@ pub(super) fn failures(decisions: &Decisions) -> Vec<Finding> {
             Some(met) => (met.action.as_str(), format!("{}; {counted}", met.message)),
             None => (
                 "Count",
-                format!("{exit}; meets no rule of a policy; {counted}"),
+                format!("{exit}; matches no rule of a policy; {counted}"),
             ),
         };
         Finding {
