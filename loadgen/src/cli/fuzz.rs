@@ -202,7 +202,7 @@ pub(super) fn run(flags: &FuzzFlags) -> Result<u8> {
     })
 }
 
-/// The results as JSON: how many seeds were played, which ones failed, and why.
+/// Returns the results as JSON: how many seeds were played, which ones failed, and why.
 fn as_json(outcome: &Outcome, took_seconds: f64, interrupted: bool) -> Value {
     let of_behaviour = |(behaviour, sum): (Behaviour, &Sum)| {
         let mut members = json!({
@@ -267,7 +267,7 @@ fn as_json(outcome: &Outcome, took_seconds: f64, interrupted: bool) -> Value {
     })
 }
 
-/// A number of seeds by [`Conditions`].
+/// Returns a number of seeds by [`Conditions`].
 fn by_conditions([kept, crashed, broken]: [u64; 3]) -> Value {
     json!({"kept": kept, "crashed": crashed, "broken": broken})
 }

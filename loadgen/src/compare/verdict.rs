@@ -160,7 +160,7 @@ fn row(name: MetricName, base: &[Loaded], new: &[Loaded], tolerances: &Tolerance
     }
 }
 
-/// A nanosecond is the minimum of the histograms and represents zero.
+/// Replaces a nanosecond by zero: it is the minimum of the histograms and represents zero.
 fn settled(unit: Unit, value: f64) -> f64 {
     if unit == Unit::Seconds && value <= 1e-9 {
         0.0

@@ -73,7 +73,6 @@ impl MetricName {
     ///
     /// # Errors
     /// The same as [`MetricName::metric`] and [`MetricName::with`].
-    /// As [`MetricName::metric`] and [`MetricName::with`].
     pub fn parse(text: &str) -> Result<MetricName> {
         let end = text.rfind('}').map_or(0, |at| at + 1);
         match text[end..].trim().split_once(char::is_whitespace) {

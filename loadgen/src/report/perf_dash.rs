@@ -13,7 +13,6 @@ use crate::text::json;
 ///
 /// # Errors
 /// The writer fails.
-/// The writer fails.
 pub fn write(out: &mut dyn Write, result: &RunResult) -> io::Result<()> {
     let metrics = [
         ("replicaset_convergence", &result.convergence_seconds),

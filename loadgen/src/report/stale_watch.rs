@@ -41,7 +41,7 @@ pub(super) fn explanation(
         counted(size.pods, "pod"),
     );
     let hardened = result.behaviour == "hardened";
-    // The gate that the scenario is about is the one that it sets.
+    // The gate in question is the one that the scenario sets.
     let named = settings.scenario.settings.feature_gates.first();
     let name = named
         .and_then(|gate| gate.split('=').next())

@@ -1,4 +1,4 @@
-//! A sweep for the tests of its parts, and what becomes of one that is cancelled.
+//! A sweep for the tests of its parts, and the outcome of a cancelled one.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,7 +17,7 @@ fn plan(flags: &str) -> RunPlan {
     }
 }
 
-/// A sweep over `pods=20,40` and `kube-api-qps=5,10,20` with two seeds that holds
+/// Returns a sweep over `pods=20,40` and `kube-api-qps=5,10,20` with two seeds and the threshold
 /// `elapsed < bound`.
 pub(super) fn sweep(bound: &str) -> Sweep {
     let texts = ["pods=20,40".to_owned(), "kube-api-qps=5,10,20".to_owned()];
@@ -40,7 +40,7 @@ pub(super) fn sweep(bound: &str) -> Sweep {
 }
 
 #[test]
-fn a_cancelled_sweep_keeps_what_has_run() {
+fn a_cancelled_sweep_keeps_finished_runs() {
     let cancel = AtomicBool::new(false);
     let stop = |done| cancel.store(done >= 2, Ordering::Relaxed);
     let plan = |seed| plan(&format!("--engine virtual --pods 50 --seed {seed}"));

@@ -59,7 +59,7 @@ pub(crate) static ALL: [Workload; 5] = [
 /// The owner of pods that a generated cluster has before their owners exist.
 pub(crate) static OWNER: &dyn OwnsPods = &replicaset::ReplicaSets;
 
-/// What the laboratory does with the objects of one kind.
+/// Operations of the laboratory on the objects of one kind.
 pub(crate) trait LaboratoryWorkload: Debug + Sync {
     /// Returns the kind.
     fn kind(&self) -> Kind;

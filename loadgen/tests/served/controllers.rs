@@ -196,7 +196,7 @@ fn an_unknown_feature_gate_is_refused() {
 
 const CLAIMS: &str = "/api/v1/namespaces/default/persistentvolumeclaims";
 
-/// A pod `p` with a generic ephemeral volume `scratch`.
+/// Returns a pod `p` with a generic ephemeral volume `scratch`.
 fn with_scratch() -> Value {
     let template = json!({"metadata": {"labels": {"for": "scratch"}}, "spec": {
         "accessModes": ["ReadWriteOnce"], "storageClassName": "standard",

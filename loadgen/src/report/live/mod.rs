@@ -125,8 +125,7 @@ impl LiveView {
     /// `interrupt` asks it to stop.
     ///
     /// # Errors
-    /// Standard error can't be written or the thread can't be started; the screen is restored.
-    /// Standard error can't be written, or there is no thread to draw; the screen is given back.
+    /// Standard error can't be written, or the thread can't be started; the screen is restored.
     pub fn start(
         about: About,
         cancel: Arc<AtomicBool>,

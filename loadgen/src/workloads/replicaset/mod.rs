@@ -73,7 +73,7 @@ impl LaboratoryWorkload for ReplicaSets {
         })
     }
 
-    /// A ReplicaSet that belongs to a Deployment selects only the pods of its revision.
+    /// Returns a ReplicaSet; one that belongs to a Deployment selects only the pods of its revision.
     fn make(&self, part: Part, objects: &Objects) -> Option<AnyObject> {
         let app = app(part.number);
         let hash = format_compact!("r{}", part.revision);

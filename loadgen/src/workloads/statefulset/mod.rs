@@ -222,7 +222,8 @@ fn of_kind(object: &dyn Object) -> Option<&DynamicObject> {
 }
 
 impl RollsOut for StatefulSets {
-    /// With OnDelete nothing is rolled out and nothing is waited for.
+    /// Returns the progress. With OnDelete, which rolls out nothing, a rollout is complete once the
+    /// status is of the newest spec.
     fn progress(&self, object: &dyn Object) -> Option<Progress> {
         let course = Course::of(object)?;
         let is_observed = course.is_observed();
@@ -238,7 +239,7 @@ impl RollsOut for StatefulSets {
         })
     }
 
-    /// There is no surge. The server accepts `maxUnavailable` if its gate is on.
+    /// Sets `maxUnavailable`, which the server accepts if its gate is on; there is no surge.
     fn set_limits(&self, spec: &mut Value, limits: Limits) {
         let mut rolling =
             json!({"partition": spec["updateStrategy"]["rollingUpdate"]["partition"]});

@@ -75,7 +75,7 @@ pub(super) fn next(decisions: &Decisions, now: Now) -> Vec<Finding> {
             let why = match (decisions.active, decisions.terminating) {
                 (0, 0) => format!("the Job becomes {kind}: {}", end.message),
                 (0, _) => format!(
-                    "the Job becomes {kind} once {} no longer exist: {}",
+                    "the Job becomes {kind} after the removal of {}: {}",
                     pods(decisions.terminating),
                     end.message
                 ),
