@@ -172,7 +172,7 @@ fn sequences_side_by_side_do_not_wait_for_each_other() {
         assert_eq!(run.asked(), asked);
     }
     assert_eq!(run.answer("a0"), Step::Finished);
-    let notes = ["b0", "b1", "b2", "a0", "a is over", "b is over"];
+    let notes = ["b0", "b1", "b2", "a0", "a has ended", "b has ended"];
     assert_eq!(run.notes(), notes);
 }
 
