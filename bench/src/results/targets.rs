@@ -213,7 +213,7 @@ pub fn load(path: &Path) -> anyhow::Result<Vec<Target>> {
         .and_then(|text| parse(&text));
     rows.with_context(|| {
         let name = path.display();
-        format!("{name} (its head describes the members of a row)")
+        format!("{name} (its head describes the rows; version control has an older version)")
     })
 }
 
@@ -264,7 +264,7 @@ mod tests {
         assert_eq!(parse(ROW).unwrap().len(), 1);
         let twice = format!("{ROW}{ROW}");
         for (text, said) in [
-            (twice.as_str(), "twice"),
+            (twice.as_str(), "duplicate"),
             (&ROW.replace("a/b/1", "a/b"), "subject/variant/size"),
             (&ROW.replace("= 10", "= -10"), "positive"),
             (
