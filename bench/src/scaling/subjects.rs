@@ -31,7 +31,7 @@ pub fn all() -> Vec<Subject> {
         Subject {
             name: "expectations",
             keys: "distinct",
-            event: "expect 1 creation, observe it, ask satisfied",
+            event: "expect 1 creation, observe it, check satisfied",
             transfers: 0.0,
             events: 50_000,
             ours: expectations,
@@ -40,7 +40,7 @@ pub fn all() -> Vec<Subject> {
         Subject {
             name: "expectations",
             keys: "shared",
-            event: "observe a creation, all threads of one key",
+            event: "observe a creation, all threads for one key",
             transfers: 1.0,
             events: 50_000,
             ours: observations,
@@ -49,7 +49,7 @@ pub fn all() -> Vec<Subject> {
         Subject {
             name: "workqueue",
             keys: "distinct",
-            event: "add an own key, take the oldest, be done with it",
+            event: "add an own key, take the oldest, finish it",
             // The ring's tail by the push, its head by the pop.
             transfers: 1.0,
             events: 10_000,
@@ -59,7 +59,7 @@ pub fn all() -> Vec<Subject> {
         Subject {
             name: "workqueue-bursts",
             keys: "distinct",
-            event: "add 100 own keys, then take the 100 oldest and be done with each (an event is a key)",
+            event: "add 100 own keys, then take the 100 oldest and finish each (one event per key)",
             transfers: 1.0,
             events: 10_000,
             ours: |threads| queue::<BURST>(threads, KEYS_EACH, ring_queue(threads)),
@@ -68,7 +68,7 @@ pub fn all() -> Vec<Subject> {
         Subject {
             name: "workqueue-handover",
             keys: "distinct",
-            event: "one half of the threads adds own keys, the other takes the oldest and is done with it (an event is one or the other)",
+            event: "half of the threads add own keys, the other half take the oldest and finish it (each is one event)",
             // Half of the events move the tail, half move the head.
             transfers: 0.5,
             events: 10_000,
@@ -78,7 +78,7 @@ pub fn all() -> Vec<Subject> {
         Subject {
             name: "workqueue",
             keys: "shared",
-            event: "add the one key of all threads, take the oldest if any, be done with it",
+            event: "add one key shared by all threads, take the oldest if there is one, finish it",
             // The key's word: by the add, the take and the end of the work, at most.
             transfers: 3.0,
             events: 10_000,
@@ -88,7 +88,7 @@ pub fn all() -> Vec<Subject> {
         Subject {
             name: "handlers",
             keys: "distinct",
-            event: "update of a pod: cache, handler, key that waits already; own ReplicaSets",
+            event: "update of a pod: cache, handler, key that is already waiting; own ReplicaSets",
             // None of the data that all threads read is written: the keys are already waiting.
             transfers: 0.0,
             events: 2_000,
@@ -98,7 +98,7 @@ pub fn all() -> Vec<Subject> {
         Subject {
             name: "handlers",
             keys: "shared",
-            event: "update of a pod: cache, handler, key that waits already; one ReplicaSet",
+            event: "update of a pod: cache, handler, key that is already waiting; one ReplicaSet",
             // The shard's lock, the group's lock and totals, the key's word: each once or twice.
             transfers: 4.0,
             events: 2_000,

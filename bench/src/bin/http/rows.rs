@@ -108,16 +108,16 @@ enum Work {
 /// The title of each row, and its target.
 const ROWS: [(&str, &str); 14] = [
     (
-        "start to the first answer; resident memory then",
+        "time from start to the first answer; resident memory after it",
         "20 ms; 15 MB",
     ),
     (
         "create a pod of 1.2 kB, 32 connections",
         "50 µs CPU, 12,000/s",
     ),
-    ("the same by `wrk`", ""),
+    ("the same with `wrk`", ""),
     ("get a pod, 32 connections", "20 µs CPU"),
-    ("the same by `wrk`", ""),
+    ("the same with `wrk`", ""),
     (
         "patch a pod's status (strategic merge), 32 connections",
         "60 µs CPU",
@@ -126,9 +126,9 @@ const ROWS: [(&str, &str); 14] = [
         "list 10,000 pods of 3.9 kB: first byte; rate; memory beyond the store",
         "10 ms; 500 MB/s; 5 MB",
     ),
-    ("list 100,000 of them", "10 ms; 500 MB/s; 5 MB"),
+    ("list 100,000 such pods", "10 ms; 500 MB/s; 5 MB"),
     (
-        "a pod of 3 kB told to 100 watches: events; CPU of one",
+        "send a pod of 3 kB to 100 watches: events; CPU of one",
         "500,000 events/s",
     ),
     ("10,000 idle watches: resident memory", "200 MB"),
@@ -137,7 +137,7 @@ const ROWS: [(&str, &str); 14] = [
         "60 MB; 250 MB",
     ),
     (
-        "kube-controller-manager makes 1,000 pods of 50 ReplicaSets",
+        "kube-controller-manager creates 1,000 pods of 50 ReplicaSets",
         "",
     ),
     ("… CPU of the server (+ etcd) for them", "0.1 s"),
