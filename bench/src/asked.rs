@@ -27,13 +27,13 @@ impl Asked {
         // run by itself (`cargo run`) is never a smoke test.
         let program = env::current_exe().unwrap_or_default();
         let folder = program.parent();
-        Asked::of(
+        Asked::parse(
             arguments,
             folder.is_some_and(|folder| folder.ends_with("deps")),
         )
     }
 
-    fn of(arguments: impl Iterator<Item = String>, is_bench: bool) -> Asked {
+    fn parse(arguments: impl Iterator<Item = String>, is_bench: bool) -> Asked {
         let (mut flags, mut filter, mut is_value) = (Vec::new(), None, false);
         for argument in arguments {
             if argument.starts_with('-') {
@@ -97,7 +97,7 @@ mod tests {
     use super::*;
 
     fn asked(words: &str) -> Asked {
-        Asked::of(words.split_whitespace().map(str::to_owned), true)
+        Asked::parse(words.split_whitespace().map(str::to_owned), true)
     }
 
     #[test]

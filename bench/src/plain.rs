@@ -48,7 +48,7 @@ pub struct Controller {
 
 impl PlainPod {
     /// Converts a pod.
-    pub fn of(pod: &Pod) -> PlainPod {
+    pub fn from_pod(pod: &Pod) -> PlainPod {
         let meta = &pod.metadata;
         let conditions = pod.status.conditions.iter();
         let containers = pod.status.container_statuses.iter();
@@ -125,7 +125,7 @@ pub type Requirements = Vec<(String, String, BTreeSet<String>)>;
 
 impl PlainSelector {
     /// Converts a selector.
-    pub fn of(selector: &LabelSelector) -> PlainSelector {
+    pub fn from_selector(selector: &LabelSelector) -> PlainSelector {
         let expressions = selector.match_expressions.iter();
         PlainSelector {
             labels: map(&selector.match_labels),
@@ -197,7 +197,7 @@ pub struct PlainReplicaSet {
 
 impl PlainReplicaSet {
     /// Converts a ReplicaSet.
-    pub fn of(object: &ReplicaSet) -> PlainReplicaSet {
+    pub fn from_replica_set(object: &ReplicaSet) -> PlainReplicaSet {
         let meta = &object.metadata;
         let text = |uid: &Uid| uid.to_string();
         PlainReplicaSet {
@@ -207,7 +207,7 @@ impl PlainReplicaSet {
             controller_uid: meta
                 .controller()
                 .map_or(String::new(), |owner| text(&owner.uid)),
-            selector: PlainSelector::of(
+            selector: PlainSelector::from_selector(
                 object
                     .spec
                     .selector

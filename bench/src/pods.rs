@@ -108,7 +108,7 @@ pub fn node_number(pod: &Pod) -> u32 {
 /// Returns the ranking fields of drawn pods, as a cache keeps them.
 pub fn fields(pods: &[Pod]) -> Vec<RankFields> {
     pods.iter()
-        .map(|pod| RankFields::of(pod, node_number(pod)))
+        .map(|pod| RankFields::from_pod(pod, node_number(pod)))
         .collect()
 }
 

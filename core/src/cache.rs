@@ -15,8 +15,8 @@ use crate::ranking::RankFields;
 
 impl PodFields for RankFields {
     #[inline]
-    fn of(pod: &Pod, node: u32) -> Self {
-        RankFields::of(pod, node)
+    fn from_pod(pod: &Pod, node: u32) -> Self {
+        RankFields::from_pod(pod, node)
     }
 
     #[inline]

@@ -39,7 +39,7 @@ fn controllers(engine: EngineKind, seed: u64) -> (Registry, SimOptions) {
 
 fn harness(engine: EngineKind) -> Harness {
     let (registry, options) = controllers(engine, 1);
-    Harness::of(&options, &registry)
+    Harness::with_registry(&options, &registry)
 }
 
 fn map(name: &str, class: &str) -> AnyObject {
@@ -176,9 +176,9 @@ fn faults_delay_the_workload_but_change_nothing() {
             });
             let connection = Arc::clone(&site.alive()[0]);
             let stream = if random.bool() {
-                StreamKind::of(Kind::POD)
+                StreamKind::from_kind(Kind::POD)
             } else {
-                StreamKind::of(kind())
+                StreamKind::from_kind(kind())
             };
             match random.u32(0..5) {
                 0 => connection.drop_events(stream, 1),

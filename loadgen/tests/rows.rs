@@ -59,7 +59,7 @@ fn all_that_is_said_of_controllers_follows_from_their_rows() {
 
     // Flags with their defaults, and gates.
     let settings = |flags: &str| Settings::of_flags(flags, 2);
-    let workers = |settings: &Settings| settings.controller.workers.of(Runners::ROW);
+    let workers = |settings: &Settings| settings.controller.workers.get(Runners::ROW);
     assert_eq!(workers(&settings("").unwrap()), 3);
     let set = settings("--concurrent-runner-syncs 8").unwrap();
     assert_eq!(workers(&set), 8);
@@ -106,9 +106,9 @@ fn all_that_is_said_of_controllers_follows_from_their_rows() {
 
     // The names of controllers, and of the watches that faults affect.
     let rows = podstorm_sim::rows::Rows::installed();
-    assert!(Controllers::of(rows, &["*", "-runner"]).is_ok());
+    assert!(Controllers::from_words(rows, &["*", "-runner"]).is_ok());
     for name in ["deployment", "ttl-after-finished"] {
-        let refused = Controllers::of(rows, &[name]).unwrap_err();
+        let refused = Controllers::from_words(rows, &[name]).unwrap_err();
         assert!(refused.to_string().contains("runner-controller (runner)"));
     }
     let streams = StreamKind::all()

@@ -48,10 +48,10 @@ impl Plain {
         let owners = events
             .owners()
             .iter()
-            .map(|owner| PlainReplicaSet::of(owner));
+            .map(|owner| PlainReplicaSet::from_replica_set(owner));
         let changes = events.changes().map(|change| {
-            let old = change.old.as_deref().map(PlainPod::of);
-            (old, PlainPod::of(&change.new), change.deleted)
+            let old = change.old.as_deref().map(PlainPod::from_pod);
+            (old, PlainPod::from_pod(&change.new), change.deleted)
         });
         let changes: Vec<Change> = changes.collect();
         Plain {

@@ -29,7 +29,7 @@ fn index(pod: &PlainPod) -> Option<i64> {
 
 /// Counts the pods like a sync that finds nothing to do.
 fn idle(pods: usize) -> impl FnMut() -> u64 {
-    let pods: Vec<PlainPod> = job::pods(pods).iter().map(PlainPod::of).collect();
+    let pods: Vec<PlainPod> = job::pods(pods).iter().map(PlainPod::from_pod).collect();
     move || {
         let pods = black_box(&pods);
         let active: Vec<&PlainPod> = pods.iter().filter(|pod| pod.is_active()).collect();
@@ -60,7 +60,7 @@ fn changed(jobs: usize) -> impl FnMut() -> u64 {
     let label =
         |number: usize| BTreeMap::from([("job-name".to_owned(), format!("array-{number}"))]);
     let jobs: Vec<BTreeMap<String, String>> = (0..jobs).map(label).collect();
-    let mut pod = PlainPod::of(&job::pods(1)[0]);
+    let mut pod = PlainPod::from_pod(&job::pods(1)[0]);
     pod.labels.extend(label(0));
     move || {
         let pod = black_box(&pod);

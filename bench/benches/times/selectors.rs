@@ -19,7 +19,7 @@ pub(crate) fn timed() -> Vec<Timed> {
             matching(&selectors::match_expressions())
         }),
         Timed::new("selectors/compile-plain/4", || {
-            let selector = PlainSelector::of(&selectors::match_expressions());
+            let selector = PlainSelector::from_selector(&selectors::match_expressions());
             move || black_box(&selector).convert().len() as u64
         }),
         Timed::slow("selectors/owners-plain/2000", owners),
@@ -27,7 +27,7 @@ pub(crate) fn timed() -> Vec<Timed> {
 }
 
 fn matching(selector: &LabelSelector) -> impl FnMut() -> u64 + use<> {
-    let (selector, mut turn) = (PlainSelector::of(selector), 0);
+    let (selector, mut turn) = (PlainSelector::from_selector(selector), 0);
     let labels: Vec<Map> = selectors::labels().iter().map(plain::map).collect();
     move || {
         turn = (turn + 1) % labels.len();
@@ -39,7 +39,7 @@ fn owners() -> impl FnMut() -> u64 {
     let drawn = Plan::new(2_000, 0).draw();
     let owners: Vec<PlainReplicaSet> = drawn
         .iter()
-        .map(|(owner, _)| PlainReplicaSet::of(owner))
+        .map(|(owner, _)| PlainReplicaSet::from_replica_set(owner))
         .collect();
     let mut turn = 0;
     move || {

@@ -29,7 +29,10 @@ fn ordinal(pod: &PlainPod) -> Option<usize> {
 
 /// Examines the pods like a sync that finds nothing to do.
 fn idle(pods: usize) -> impl FnMut() -> u64 {
-    let pods: Vec<PlainPod> = statefulset::pods(pods).iter().map(PlainPod::of).collect();
+    let pods: Vec<PlainPod> = statefulset::pods(pods)
+        .iter()
+        .map(PlainPod::from_pod)
+        .collect();
     let revision = pods[0].labels[REVISION].clone();
     move || {
         let pods = black_box(&pods);

@@ -73,10 +73,10 @@ impl Plain {
         let (mut owners, mut keys) = (Vec::new(), Vec::new());
         let (mut pods, mut owned) = (BTreeMap::<_, Vec<_>>::new(), BTreeMap::<_, Vec<_>>::new());
         for (owner, drawn) in plan.draw() {
-            let owner = PlainReplicaSet::of(&owner);
+            let owner = PlainReplicaSet::from_replica_set(&owner);
             keys.push(owner.key());
             for pod in drawn {
-                let pod = Arc::new(PlainPod::of(&pod));
+                let pod = Arc::new(PlainPod::from_pod(&pod));
                 pods.entry(pod.namespace.clone())
                     .or_default()
                     .push(pod.clone());

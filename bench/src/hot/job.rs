@@ -196,7 +196,7 @@ pub fn complete(completions: usize, parallelism: usize) -> impl FnMut() -> u64 {
 /// namespace `shop`. Its pods end as soon as they run, if they may end.
 pub(super) fn cluster(controller: &str) -> Harness {
     let mut options = SimOptions::new(EngineKind::Virtual, 1);
-    let controllers = Controllers::of(Rows::installed(), &[controller]);
+    let controllers = Controllers::from_words(Rows::installed(), &[controller]);
     options.services.controllers = controllers.expect("the controller exists");
     let rules = ClientRules {
         finishing: Some(Finishing {

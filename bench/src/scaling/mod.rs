@@ -57,7 +57,7 @@ pub struct PerEvent {
 }
 
 impl PerEvent {
-    fn of(counts: [u64; 4], events: f64) -> PerEvent {
+    fn from_counts(counts: [u64; 4], events: f64) -> PerEvent {
         let [locks, locks_contended, exchanges, exchanges_failed] =
             counts.map(|count| count as f64 / events);
         PerEvent {
@@ -126,7 +126,7 @@ pub fn run(workers: Vec<Worker>, rounds: usize, events: u32) -> Run {
     Run {
         events_per_second: round_ns(&spans, has_cores, 20).map(per_second),
         middle_per_second: round_ns(&spans, has_cores, 2).map(per_second),
-        per_event: PerEvent::of(counts, events_of_round * rounds as f64),
+        per_event: PerEvent::from_counts(counts, events_of_round * rounds as f64),
     }
 }
 

@@ -52,7 +52,10 @@ impl Paired {
             .iter()
             .filter(|subject| subject.name.starts_with("workqueue"))
             .collect();
-        let mut pairs: Vec<Pairs> = subjects.iter().map(|subject| Pairs::of(subject)).collect();
+        let mut pairs: Vec<Pairs> = subjects
+            .iter()
+            .map(|subject| Pairs::from_subject(subject))
+            .collect();
         for turn in 0..TURNS {
             let short = subjects.iter().zip(&mut pairs);
             for (subject, pairs) in short.filter(|(_, pairs)| pairs.rounds.len() < PAIRS) {
@@ -101,7 +104,7 @@ impl Paired {
 }
 
 impl Pairs {
-    fn of(subject: &Subject) -> Pairs {
+    fn from_subject(subject: &Subject) -> Pairs {
         Pairs {
             subject: subject.name.to_owned(),
             keys: subject.keys.to_owned(),

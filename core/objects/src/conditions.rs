@@ -90,7 +90,7 @@ struct PackedCondition {
 const _: () = assert!(size_of::<Option<PackedCondition>>() == 8);
 
 impl PackedCondition {
-    fn of(condition: &PodCondition) -> PackedCondition {
+    fn pack(condition: &PodCondition) -> PackedCondition {
         PackedCondition {
             kind: condition.kind,
             status: condition.status,
@@ -124,7 +124,7 @@ impl Few {
     }
 
     fn set(&mut self, index: usize, condition: PodCondition) {
-        self.states[index] = Some(PackedCondition::of(&condition));
+        self.states[index] = Some(PackedCondition::pack(&condition));
         let is_same = match &self.rests {
             Some(rests) => rests[index] == condition.rest,
             None => condition.rest.is_empty(),
@@ -175,7 +175,7 @@ impl PodConditions {
             Repr::Few(few) => few.first(kind)?,
             Repr::Many(all) => all
                 .iter()
-                .map(PackedCondition::of)
+                .map(PackedCondition::pack)
                 .find(|state| state.kind == kind)?,
         };
         Some((state.status, state.last_transition_time))

@@ -358,7 +358,7 @@ impl<'t, 'p> Members<'t, 'p> {
 
     /// Returns the members that were not taken, without nulls, as text to carry unread.
     pub fn rest(&self) -> Rest {
-        Rest::of(|out| {
+        Rest::written_by(|out| {
             for (name, value) in self.left() {
                 out.member_named(name, |out| value.write(out));
             }
@@ -423,7 +423,7 @@ mod tests {
         let path = Path::ROOT.member("spec");
         let value =
             json!({"a": 3, "b": "three", "c": 4_294_967_296_i64, "d": 1.5, "e": [1], "t": "x"});
-        let tape = Tape::of(&value);
+        let tape = Tape::new(&value);
         let mut members = Members::new(tape.root(), &path).unwrap();
         let errors = [
             members.text("a").err(),
@@ -447,12 +447,12 @@ mod tests {
     #[test]
     fn null_is_absent_and_untaken_members_remain() {
         let value = json!({"a": null, "b": null, "c": 1});
-        let tape = Tape::of(&value);
+        let tape = Tape::new(&value);
         let mut members = Members::new(tape.root(), &Path::ROOT).unwrap();
         assert_eq!(members.opt_text("a"), Ok(None));
         assert_eq!(members.time("a"), Ok(Time::UNSET));
         assert_eq!(members.rest().as_str(), "\"c\":1");
-        let null = Tape::of(&Value::Null);
+        let null = Tape::new(&Value::Null);
         let members = Members::new(null.root(), &Path::ROOT).unwrap();
         assert_eq!(members.rest(), Rest::NONE);
     }

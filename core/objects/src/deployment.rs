@@ -114,7 +114,7 @@ impl Deployment {
     /// Returns the Deployment in an object: one of this type, or one without a Rust type from a
     /// server that has none. `None` for another kind, or if a member has a type that no server
     /// accepts. O(1), or O(bytes) for an object without a Rust type.
-    pub fn of(object: &AnyObject) -> Option<Arc<Deployment>> {
+    pub fn from_object(object: &AnyObject) -> Option<Arc<Deployment>> {
         match object.clone().downcast() {
             Some(deployment) => Some(deployment),
             None => Deployment::of_untyped(&**object).map(Arc::new),

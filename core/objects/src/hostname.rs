@@ -25,12 +25,12 @@ impl Hostname {
     /// Returns the form of a host name in a pod with this metadata.
     pub(super) fn new(hostname: &str, meta: &ObjectMeta) -> Hostname {
         let all = [Hostname::Name, Hostname::Prefix];
-        let is_it = |form: &Hostname| !hostname.is_empty() && form.of(meta) == Some(hostname);
+        let is_it = |form: &Hostname| !hostname.is_empty() && form.resolve(meta) == Some(hostname);
         all.into_iter().find(is_it).unwrap_or_default()
     }
 
     /// Returns the host name if it is outside the spec.
-    pub(super) fn of(self, meta: &ObjectMeta) -> Option<&str> {
+    pub(super) fn resolve(self, meta: &ObjectMeta) -> Option<&str> {
         match self {
             Hostname::OfSpec => None,
             Hostname::Name => Some(&meta.name),

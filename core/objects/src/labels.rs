@@ -43,7 +43,7 @@ impl Labels {
     /// # Errors
     /// Fails for any other value, and names the key.
     pub fn from_json(value: Value) -> Result<Labels, DecodeError> {
-        Labels::read(Tape::of(&value).root(), &Path::ROOT)
+        Labels::read(Tape::new(&value).root(), &Path::ROOT)
     }
 
     /// Like [`Labels::from_json`], for a value of a tape at `path`.

@@ -56,7 +56,7 @@ pub trait Resource: Object + Clone {
     /// # Errors
     /// As [`read`](Resource::read).
     fn from_json(value: Value) -> Result<Self, DecodeError> {
-        Self::read(Tape::of(&value).root())
+        Self::read(Tape::new(&value).root())
     }
 }
 

@@ -133,7 +133,7 @@ mod tests {
             json!({"port": 80, "when": "2026-01-02T03:04:05Z"}),
         ];
         for value in ok {
-            let checked = check(Tape::of(&value).root(), &SHAPE, &Path::ROOT);
+            let checked = check(Tape::new(&value).root(), &SHAPE, &Path::ROOT);
             assert_eq!(checked, Ok(()), "{value}");
         }
         let bad = r#"
@@ -146,7 +146,7 @@ mod tests {
 {"when": 3} => when: expected a time such as 2026-01-02T03:04:05Z, found the number 3
 "#;
         for (value, problem) in wrong_values(bad) {
-            let error = check(Tape::of(&value).root(), &SHAPE, &Path::ROOT).unwrap_err();
+            let error = check(Tape::new(&value).root(), &SHAPE, &Path::ROOT).unwrap_err();
             assert_eq!(error.to_string(), problem);
         }
     }

@@ -139,7 +139,7 @@ pub struct Write {
 
 impl Write {
     /// Returns requests on the objects themselves.
-    pub const fn of(kind: Kind, verbs: &'static [&'static str]) -> Write {
+    pub const fn new(kind: Kind, verbs: &'static [&'static str]) -> Write {
         Write {
             kind: Some(kind),
             subresource: "",
@@ -206,7 +206,7 @@ pub enum NumberForm {
 
 impl NumberFlag {
     /// Returns the flag's value in `set`, which has the numbers by flag name, or the default.
-    pub fn of(&self, set: &BTreeMap<&'static str, i64>) -> i64 {
+    pub fn value(&self, set: &BTreeMap<&'static str, i64>) -> i64 {
         set.get(self.flag).copied().unwrap_or(self.default)
     }
 }
@@ -261,7 +261,7 @@ mod tests {
         kind: Some(Kind::REPLICA_SET),
         reads: &[Kind::DEPLOYMENT],
         writes: &[
-            Write::of(Kind::POD, &["create"]),
+            Write::new(Kind::POD, &["create"]),
             Write::status(Kind::REPLICA_SET),
             Write::of_every_kind(&["deletecollection"]),
         ],
@@ -297,8 +297,11 @@ mod tests {
             form: NumberForm::Count,
             help: "",
         };
-        assert_eq!(number.of(&BTreeMap::new()), 7);
-        assert_eq!(number.of(&BTreeMap::from([("most", 0), ("least", 1)])), 0);
+        assert_eq!(number.value(&BTreeMap::new()), 7);
+        assert_eq!(
+            number.value(&BTreeMap::from([("most", 0), ("least", 1)])),
+            0
+        );
     }
 
     #[test]

@@ -37,7 +37,7 @@ impl Cached for CachedDeployment {
         let (meta, spec) = (&object.metadata, &object.spec);
         let form = match old {
             Some(old) if old.object.spec.template == spec.template => old.form,
-            _ => TemplateForm::of(&spec.template),
+            _ => TemplateForm::from_template(&spec.template),
         };
         let selector = match old {
             Some(old) if old.object.spec.selector == spec.selector => old.selector.clone(),
@@ -63,7 +63,7 @@ impl Cached for CachedDeployment {
 
 impl Informed for CachedDeployment {
     fn read(object: AnyObject) -> Option<Arc<Deployment>> {
-        Deployment::of(&object)
+        Deployment::from_object(&object)
     }
 }
 

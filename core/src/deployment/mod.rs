@@ -94,7 +94,7 @@ impl Controller {
         let shared = Arc::new(Shared {
             options,
             caches: Caches::new(informers),
-            queue: RateLimitingQueue::of(Deployments::ROW.queues[0]),
+            queue: RateLimitingQueue::from_row(Deployments::ROW.queues[0]),
         });
         informers.add_handler::<CachedDeployment>(Kind::DEPLOYMENT, Arc::clone(&shared) as _);
         informers.add_handler::<Owner>(Kind::REPLICA_SET, Arc::clone(&shared) as _);

@@ -40,7 +40,7 @@ impl Sync<'_> {
             return self.put_without_rollback().await;
         };
         let name = self.deployment.metadata.name.clone();
-        if self.has_new_template(found, &TemplateForm::of(&found.spec.template)) {
+        if self.has_new_template(found, &TemplateForm::from_template(&found.spec.template)) {
             let message = format!(
                 "The rollback revision contains the same template as current deployment \"{name}\""
             );

@@ -28,11 +28,11 @@ impl ControllerType for Deployments {
         reads: &[Kind::REPLICA_SET],
         pods: Pods::OwnedBy(Kind::REPLICA_SET),
         writes: &[
-            Write::of(
+            Write::new(
                 Kind::REPLICA_SET,
                 &["create", "delete", "get", "patch", "update"],
             ),
-            Write::of(Kind::DEPLOYMENT, &["get", "update"]),
+            Write::new(Kind::DEPLOYMENT, &["get", "update"]),
             Write::status(Kind::DEPLOYMENT),
         ],
         queues: &[QueueRow {

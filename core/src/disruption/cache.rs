@@ -31,7 +31,7 @@ impl Cached for CachedBudget {
     type Context = ();
 
     fn derive(object: Arc<DynamicObject>, _: KeyId, old: Option<&Self>, (): &()) -> Self {
-        let budget = Budget::of(&object);
+        let budget = Budget::from_object(&object);
         let selector = match old {
             Some(old) if old.budget.selector == budget.selector => old.selector.clone(),
             _ => budget.compiled().map(Arc::new),

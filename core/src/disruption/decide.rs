@@ -36,8 +36,8 @@ pub(super) fn of_scales(budget: &Budget) -> Option<&Amount> {
 /// Fails if an amount is invalid.
 pub(super) fn expected_of_scale(budget: &Budget, scale: i64) -> Result<Expected, String> {
     let healthy = match (&budget.max_unavailable, &budget.min_available) {
-        (Some(unavailable), _) => scale.saturating_sub(unavailable.of(scale)?).max(0),
-        (None, Some(available)) => available.of(scale)?,
+        (Some(unavailable), _) => scale.saturating_sub(unavailable.resolve(scale)?).max(0),
+        (None, Some(available)) => available.resolve(scale)?,
         (None, None) => 0,
     };
     Ok(Expected {

@@ -77,7 +77,8 @@ impl Controller {
         let shared = Arc::new(Shared {
             caches: Caches::new(informers),
             pods: Arc::clone(informers.pods()),
-            queues: [BUDGETS, TARGETS].map(|at| RateLimitingQueue::of(Disruption::ROW.queues[at])),
+            queues: [BUDGETS, TARGETS]
+                .map(|at| RateLimitingQueue::from_row(Disruption::ROW.queues[at])),
             has_budgets: AtomicBool::new(false),
             state: Mutex::default(),
         });

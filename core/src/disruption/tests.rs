@@ -163,7 +163,9 @@ impl World {
     }
 
     fn allowed(&self, name: &str) -> i64 {
-        Budget::of(&self.cached(name)).status.disruptions_allowed
+        Budget::from_object(&self.cached(name))
+            .status
+            .disruptions_allowed
     }
 }
 
@@ -273,7 +275,7 @@ fn conflicts_are_retried_and_other_errors_fail_safe() {
         2,
         "the second write must be the fail-safe one"
     );
-    let status = Budget::of(&world.cached("b")).status;
+    let status = Budget::from_object(&world.cached("b")).status;
     let condition = status.condition().expect("the status must be written");
     assert_eq!(
         (&*condition.reason, &*condition.message),

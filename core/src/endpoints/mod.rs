@@ -102,7 +102,7 @@ impl Controller {
         let shared = Arc::new(Shared {
             services: informers.store(Kind::SERVICE, || ()),
             pods: Arc::clone(informers.pods()),
-            queue: RateLimitingQueue::of(queue),
+            queue: RateLimitingQueue::from_row(queue),
             output,
             triggers: Mutex::default(),
             hasher: hash_state(),

@@ -36,7 +36,7 @@ impl ControllerType for EndpointSlices {
         kind: Some(Kind::SERVICE),
         reads: &[Kind::ENDPOINT_SLICE, Kind::NODE],
         pods: Pods::All,
-        writes: &[Write::of(
+        writes: &[Write::new(
             Kind::ENDPOINT_SLICE,
             &["create", "delete", "update"],
         )],
@@ -71,7 +71,7 @@ impl ControllerType for EndpointsOfServices {
         kind: Some(Kind::SERVICE),
         reads: &[Kind::ENDPOINTS],
         pods: Pods::All,
-        writes: &[Write::of(Kind::ENDPOINTS, &["create", "delete", "update"])],
+        writes: &[Write::new(Kind::ENDPOINTS, &["create", "delete", "update"])],
         queues: &[QueueRow {
             retries_max: Some(RETRIES_MAX),
             workers: Workers::Number(WORKERS),

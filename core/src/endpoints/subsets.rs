@@ -39,7 +39,7 @@ pub(super) fn endpoints(
     existing: Option<&CachedEndpoints>,
     trigger: Option<Time>,
 ) -> Option<DynamicObject> {
-    let said = Said::of(service);
+    let said = Said::from_service(service);
     let labels = labels(service);
     let (existing, stored) = match existing {
         Some(existing) => (Some(&**existing.object()), existing.stored.as_ref()),
@@ -110,7 +110,7 @@ struct Said {
 }
 
 impl Said {
-    fn of(service: &CachedService) -> Said {
+    fn from_service(service: &CachedService) -> Said {
         let has_no_ports = service.spec()["ports"].as_array().is_none_or(Vec::is_empty);
         Said {
             v6: families(service).first() == Some(&"IPv6"),

@@ -48,7 +48,7 @@ pub enum Ended {
 
 impl Course {
     /// Returns the progress of a Job; `None` for other objects. O(bytes of the Job).
-    pub fn of(object: &dyn Object) -> Option<Course> {
+    pub fn from_object(object: &dyn Object) -> Option<Course> {
         let job = object.downcast_ref::<DynamicObject>()?;
         if object.kind() != Kind::JOB {
             return None;
@@ -120,7 +120,7 @@ mod tests {
                 "spec": {"completions": completions, "parallelism": 4, "completionMode": "Indexed"},
                 "status": {"succeeded": succeeded, "failedIndexes": failed_indexes, "active": active, "ready": 1}});
             let job = DynamicObject::from_json(Kind::JOB, job).unwrap();
-            let course = Course::of(&job).unwrap();
+            let course = Course::from_object(&job).unwrap();
             assert_eq!(course.wanted_now(), wanted, "{course:?}");
             assert_eq!(course.ready, 1);
         }

@@ -212,7 +212,7 @@ fn claimed(job: &CachedJob, pods: &[Arc<Pod>]) -> Vec<JobPod> {
             ClaimDecision::Adopt => true,
             ClaimDecision::Ignore | ClaimDecision::Release => return None,
         };
-        let mut pod = JobPod::new(Arc::clone(pod), &PodFacts::of(pod, 0));
+        let mut pod = JobPod::new(Arc::clone(pod), &PodFacts::from_pod(pod, 0));
         pod.is_tracked |= adopts;
         Some(pod)
     });

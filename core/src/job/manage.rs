@@ -146,7 +146,7 @@ impl Sync<'_> {
     /// index, and all but one pod of each index. Then, if these are fewer than `at_least`, the
     /// lowest in rank.
     fn removed(&self, mut active: Vec<usize>, at_least: usize) -> Vec<(usize, RemovalRule)> {
-        let rank_of = |place: &usize| Rank::of(&self.pods[*place].pod);
+        let rank_of = |place: &usize| Rank::from_pod(&self.pods[*place].pod);
         let mut removed = Vec::new();
         let index = |place: usize| self.pods[place].index;
         let is_valid = |place: &usize| self.job.spec.has_index(index(*place));

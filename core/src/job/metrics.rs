@@ -110,7 +110,7 @@ impl Metrics {
     ) {
         let result = if has_succeeded { "success" } else { "error" };
         let labels = [mode, result, action].map(Cow::Borrowed);
-        self.syncs.of(labels).observe(taken_ns as f64 / 1e9);
+        self.syncs.series(labels).observe(taken_ns as f64 / 1e9);
     }
 
     /// Counts a new Job that another controller manages. Users choose the names, so all names after
@@ -118,7 +118,7 @@ impl Metrics {
     /// prefix.
     #[cold]
     pub(super) fn came(&self, manager: &str) {
-        self.foreign.of([manager.to_owned().into()]).increment();
+        self.foreign.series([manager.to_owned().into()]).increment();
     }
 
     /// Counts a change of a pod that makes it an ended pod with the finalizer, or ends that state.

@@ -165,7 +165,7 @@ impl Remembered {
 impl Controller {
     /// Creates a controller that reads Jobs and pods from these informers.
     pub fn new(options: ControllerOptions, informers: &mut Informers) -> Controller {
-        let queue = |at: usize| RateLimitingQueue::of(Jobs::ROW.queues[at]);
+        let queue = |at: usize| RateLimitingQueue::from_row(Jobs::ROW.queues[at]);
         informers.pods().keep::<pod::PodFacts>(Kind::JOB);
         let shared = Arc::new(Shared {
             options,

@@ -38,7 +38,7 @@ pub(super) struct PodFacts {
 }
 
 impl PodFields for PodFacts {
-    fn of(pod: &Pod, _: u32) -> PodFacts {
+    fn from_pod(pod: &Pod, _: u32) -> PodFacts {
         PodFacts {
             index: completion_index(&pod.metadata.annotations),
             matches: 0,
@@ -104,7 +104,7 @@ impl JobPod {
             *facts,
             PodFacts {
                 matches: facts.matches,
-                ..PodFacts::of(&pod, 0)
+                ..PodFacts::from_pod(&pod, 0)
             }
         );
         JobPod {
@@ -223,7 +223,7 @@ const RANK_RULES: [&str; 7] = [
 
 impl Rank {
     /// Returns the rank of a pod. O(containers).
-    pub fn of(pod: &Pod) -> Rank {
+    pub fn from_pod(pod: &Pod) -> Rank {
         let status = &pod.status;
         let phase = match status.phase {
             PodPhase::Unknown => 1,
@@ -286,7 +286,7 @@ mod tests {
             };
             pod.status.phase = phase;
             pod.metadata.creation_timestamp = Time::from_unix_seconds(created);
-            Rank::of(&pod)
+            Rank::from_pod(&pod)
         };
         let (pending, running) = (PodPhase::Pending, PodPhase::Running);
         for (first, then, rule) in [
@@ -327,7 +327,7 @@ mod tests {
         );
         let facts = PodFacts {
             matches: 3,
-            ..PodFacts::of(&running, 0)
+            ..PodFacts::from_pod(&running, 0)
         };
         assert_eq!((facts.index, facts.is_tracked), (7, true));
         let next = facts.next(&running, &ended, 0);

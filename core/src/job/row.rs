@@ -52,8 +52,8 @@ impl ControllerType for Jobs {
         kind: Some(Kind::JOB),
         pods: Pods::OwnedBy(Kind::JOB),
         writes: &[
-            Write::of(Kind::POD, &["create", "delete", "patch"]),
-            Write::of(Kind::JOB, &["get"]),
+            Write::new(Kind::POD, &["create", "delete", "patch"]),
+            Write::new(Kind::JOB, &["get"]),
             Write::status(Kind::JOB),
         ],
         queues: &[queue("job"), queue("job_orphan_pod")],
@@ -70,7 +70,7 @@ impl ControllerType for Jobs {
         let options = ControllerOptions {
             waits_for_caches: STALE_CONSISTENCY.is_on(&setup.feature_gates),
             suspending_clears_start_time: SUSPENDED_JOBS_CHANGE.is_on(&setup.feature_gates),
-            batch_ns: BATCH_PERIOD.of(&setup.numbers),
+            batch_ns: BATCH_PERIOD.value(&setup.numbers),
             count_gone_pods_once: setup.policy.count_gone_pods_once,
             retry_orphans: setup.policy.retry_orphans,
             tell_active_in_backoff: setup.policy.tell_active_in_backoff,

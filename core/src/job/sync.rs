@@ -297,7 +297,7 @@ impl<'a> Sync<'a> {
         let claimed = claim.into_claimed().into_iter();
         self.pods = claimed
             .map(|pod| {
-                let facts = PodFacts::of(&pod, 0);
+                let facts = PodFacts::from_pod(&pod, 0);
                 let mut pod = JobPod::new(pod, &facts);
                 pod.is_tracked |= adopted.contains(pod.uid());
                 pod
@@ -323,7 +323,7 @@ impl<'a> Sync<'a> {
             }
         }
         for (pod, _) in cache.orphans(namespace).lock().iter() {
-            found(pod, &mut PodFacts::of(pod, 0));
+            found(pod, &mut PodFacts::from_pod(pod, 0));
         }
     }
 

@@ -314,7 +314,7 @@ impl Sync<'_> {
         let result = if is_complete { "succeeded" } else { "failed" };
         let mode = self.job.spec.mode_label().unwrap_or_default();
         let labels = [mode.into(), result.into(), reason.to_owned().into()];
-        self.shared.metrics.finished.of(labels).increment();
+        self.shared.metrics.finished.series(labels).increment();
         if !is_complete {
             let reason = END_REASONS.iter().find(|known| **known == reason);
             let reason = reason.copied().unwrap_or("Failed");

@@ -65,7 +65,7 @@ impl Controller {
     pub fn new(informers: &mut Informers) -> Controller {
         let shared = Arc::new(Shared {
             namespaces: informers.store(Kind::NAMESPACE, || ()),
-            queue: RateLimitingQueue::of(Namespaces::ROW.queues[0]),
+            queue: RateLimitingQueue::from_row(Namespaces::ROW.queues[0]),
             hastened: AtomicBool::new(false),
         });
         informers.add_handler::<AnyObject>(Kind::NAMESPACE, Arc::clone(&shared) as _);

@@ -30,7 +30,7 @@ impl ControllerType for Namespaces {
         purpose: "the end of namespaces that are being deleted",
         kind: Some(Kind::NAMESPACE),
         writes: &[
-            Write::of(Kind::NAMESPACE, &["get"]),
+            Write::new(Kind::NAMESPACE, &["get"]),
             Write::status(Kind::NAMESPACE),
             Write::update_of(Kind::NAMESPACE, "finalize"),
             Write::of_every_kind(&["delete", "deletecollection", "list"]),

@@ -37,7 +37,7 @@ impl Outcome {
 pub struct Stopped(pub Vec<String>);
 
 impl Stopped {
-    fn of(error: ApiError) -> Stopped {
+    fn from_error(error: ApiError) -> Stopped {
         Stopped(vec![error.message])
     }
 }
@@ -62,7 +62,7 @@ impl Display for Stopped {
 pub async fn sync(name: &str, calls: &Calls) -> Result<Outcome, Stopped> {
     let namespace = match get(name, calls).await {
         Err(error) if error.is_not_found() => return Ok(Outcome::Done),
-        other => other.map_err(Stopped::of)?,
+        other => other.map_err(Stopped::from_error)?,
     };
     if !namespace.metadata.is_deleting() {
         return Ok(Outcome::Done);
@@ -133,7 +133,7 @@ async fn retry_on_conflict(
         };
         let latest = match again {
             Err(error) if error.is_not_found() => return Ok(None),
-            other => other.map_err(Stopped::of)?,
+            other => other.map_err(Stopped::from_error)?,
         };
         if latest.metadata.uid != namespace.metadata.uid {
             let message = "namespace uid has changed across retries";

@@ -26,7 +26,7 @@ pub(super) enum Ready {
 
 impl Ready {
     /// Returns the status; `None` for a node without the condition.
-    pub(super) fn of(node: &Node) -> Option<Ready> {
+    pub(super) fn from_node(node: &Node) -> Option<Ready> {
         Some(match condition(node, "Ready")?["status"].as_str() {
             Some("True") => Ready::True,
             Some("False") => Ready::False,
@@ -68,7 +68,7 @@ pub(super) fn look(
     options: &Options,
     now: Now,
 ) -> Look {
-    let current = Ready::of(node);
+    let current = Ready::from_node(node);
     let ready = current.zip(condition(node, "Ready"));
     let ready = ready.map(|(status, it)| (status, time_in(it, "lastHeartbeatTime")));
     let (grace_ns, observed) = match current {

@@ -135,7 +135,8 @@ impl Controller {
             nodes: informers.store(Kind::NODE, || ()),
             leases: informers.store(Kind::LEASE, || ()),
             pods: Arc::clone(informers.pods()),
-            queues: [NODES, ROUNDS].map(|at| RateLimitingQueue::of(NodeLifecycle::ROW.queues[at])),
+            queues: [NODES, ROUNDS]
+                .map(|at| RateLimitingQueue::from_row(NodeLifecycle::ROW.queues[at])),
             state: Mutex::default(),
         });
         informers.add_handler::<Arc<Node>>(Kind::NODE, Arc::clone(&shared) as _);

@@ -85,7 +85,7 @@ impl ControllerType for NodeLifecycle {
         reads: &[Kind::NODE, Kind::LEASE],
         pods: Pods::All,
         writes: &[
-            Write::of(Kind::NODE, &["get", "patch"]),
+            Write::new(Kind::NODE, &["get", "patch"]),
             Write::status(Kind::NODE),
             Write::status(Kind::POD),
         ],
@@ -114,7 +114,7 @@ impl ControllerType for NodeLifecycle {
     };
 
     fn make(setup: &Setup, informers: &mut Informers) -> Arc<Controller> {
-        let number = |flag: NumberFlag| flag.of(&setup.numbers);
+        let number = |flag: NumberFlag| flag.value(&setup.numbers);
         let options = Options {
             period_ns: number(NODE_MONITOR_PERIOD).max(1),
             grace_ns: number(NODE_MONITOR_GRACE_PERIOD),

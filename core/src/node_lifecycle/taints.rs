@@ -186,7 +186,7 @@ async fn taint(shared: &Shared, calls: &Calls, name: &CompactString) -> bool {
     let Some(node) = shared.nodes.get_named("", name) else {
         return true;
     };
-    let (add, opposite) = match Ready::of(&node) {
+    let (add, opposite) = match Ready::from_node(&node) {
         Some(Ready::False) => (NOT_READY, UNREACHABLE),
         Some(Ready::Unknown) => (UNREACHABLE, NOT_READY),
         Some(Ready::True) | None => return true,

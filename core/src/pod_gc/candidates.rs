@@ -28,7 +28,7 @@ struct Facts<'a> {
 }
 
 impl<'a> Facts<'a> {
-    fn of(pod: &'a Pod) -> Facts<'a> {
+    fn from_pod(pod: &'a Pod) -> Facts<'a> {
         use PodPhase::{Pending, Running, Unknown};
         Facts {
             is_terminated: !matches!(pod.status.phase, Pending | Running | Unknown),
@@ -45,7 +45,7 @@ pub(super) fn node_of(pod: &Pod) -> Option<&Str> {
 
 /// Reports whether a change of a pod from `old` to `new` can affect a round.
 pub(super) fn matters(old: Option<&Pod>, new: Option<&Pod>) -> bool {
-    old.map(Facts::of) != new.map(Facts::of)
+    old.map(Facts::from_pod) != new.map(Facts::from_pod)
 }
 
 impl Candidates {
@@ -54,8 +54,8 @@ impl Candidates {
     pub(super) fn apply(&mut self, old: Option<&Pod>, new: Option<&Pod>) {
         let Some(pod) = new.or(old) else { return };
         let name = || (pod.metadata.namespace.clone(), pod.metadata.name.clone());
-        let was = old.map(Facts::of).unwrap_or_default();
-        let is = new.map(Facts::of).unwrap_or_default();
+        let was = old.map(Facts::from_pod).unwrap_or_default();
+        let is = new.map(Facts::from_pod).unwrap_or_default();
         for (set, was, is) in [
             (&mut self.terminated, was.is_terminated, is.is_terminated),
             (&mut self.deleting, was.is_deleting, is.is_deleting),

@@ -83,7 +83,7 @@ impl Controller {
             threshold,
             pods: Arc::clone(informers.pods()),
             nodes: informers.store(Kind::NODE, || ()),
-            queue: RateLimitingQueue::of(PodGc::ROW.queues[0]),
+            queue: RateLimitingQueue::from_row(PodGc::ROW.queues[0]),
             state: Mutex::default(),
         }))
     }

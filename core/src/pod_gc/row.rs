@@ -34,13 +34,13 @@ impl ControllerType for PodGc {
         reads: &[Kind::NODE],
         pods: Pods::All,
         writes: &[
-            Write::of(Kind::POD, &["delete"]),
+            Write::new(Kind::POD, &["delete"]),
             Write {
                 kind: Some(Kind::POD),
                 subresource: "status",
                 verbs: &["patch"],
             },
-            Write::of(Kind::NODE, &["get"]),
+            Write::new(Kind::NODE, &["get"]),
         ],
         queues: &[QueueRow {
             workers: Workers::Number(1),
@@ -52,7 +52,7 @@ impl ControllerType for PodGc {
     };
 
     fn make(setup: &Setup, informers: &mut Informers) -> Arc<Controller> {
-        let threshold = TERMINATED_POD_GC_THRESHOLD.of(&setup.numbers);
+        let threshold = TERMINATED_POD_GC_THRESHOLD.value(&setup.numbers);
         Arc::new(Controller::new(threshold, informers))
     }
 }

@@ -43,7 +43,7 @@ impl RankFields {
     /// pod's node name, 0 without a node. Reads the annotation and walks over the container
     /// statuses once. Allocates nothing.
     #[inline]
-    pub fn of(pod: &Pod, node: u32) -> RankFields {
+    pub fn from_pod(pod: &Pod, node: u32) -> RankFields {
         let annotation = pod.metadata.annotations.get(DELETION_COST_ANNOTATION);
         let cost = deletion_cost(annotation.map(|text| &**text)).unwrap_or(0);
         RankFields::with_cost(pod, node, cost)
@@ -56,7 +56,7 @@ impl RankFields {
         if old.metadata.annotations.is_same(&new.metadata.annotations) {
             RankFields::with_cost(new, node, self.deletion_cost())
         } else {
-            RankFields::of(new, node)
+            RankFields::from_pod(new, node)
         }
     }
 
@@ -220,7 +220,7 @@ mod tests {
                 .collect(),
         ));
 
-        let fields = RankFields::of(&pod, 3);
+        let fields = RankFields::from_pod(&pod, 3);
         assert_eq!(fields.node(), 3);
         assert_eq!(fields.uid(), &Uid::new("u1"));
         assert!(fields.is_scheduled());
@@ -241,7 +241,7 @@ mod tests {
         };
         pod.status.phase = PodPhase::Other;
         pod.metadata.creation_timestamp = ZERO_TIME;
-        let fields = RankFields::of(&pod, 0);
+        let fields = RankFields::from_pod(&pod, 0);
         assert!(!fields.is_scheduled());
         assert!(!fields.is_ready());
         assert_eq!((fields.phase_ordinal(), fields.deletion_cost()), (0, 0));

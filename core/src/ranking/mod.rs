@@ -26,7 +26,7 @@
 //!
 //! // Two pods: one without a node, and one on node number 1.
 //! let bound = Pod { node_name: Some("node-a".into()), ..Pod::default() };
-//! let pods = [RankFields::of(&Pod::default(), 0), RankFields::of(&bound, 1)];
+//! let pods = [RankFields::from_pod(&Pod::default(), 0), RankFields::from_pod(&bound, 1)];
 //!
 //! let mut related = NodeCounts::new();
 //! pods.iter().for_each(|pod| related.add(pod.node()));

@@ -176,7 +176,7 @@ mod tests {
                 pod.metadata.creation_timestamp = Time::from_unix_seconds(1_772_921_233 - age);
                 pod.node_name = (draw(20) > 0).then(|| "node".into());
                 let node = u32::try_from(draw(50)).unwrap();
-                (draw(10) > 0, RankFields::of(&pod, node))
+                (draw(10) > 0, RankFields::from_pod(&pod, node))
             })
             .unzip()
     }

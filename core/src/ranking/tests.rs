@@ -95,7 +95,7 @@ proptest! {
     ) {
         let k = k.min(pods.len());
         let fields: Vec<RankFields> =
-            pods.iter().map(|pod| RankFields::of(pod, node_number(pod))).collect();
+            pods.iter().map(|pod| RankFields::from_pod(pod, node_number(pod))).collect();
         let rank_of_node = |node: u32| ranks[node as usize] * crowd;
         let candidates: Vec<Candidate<'_>> = fields
             .iter()
@@ -133,7 +133,7 @@ proptest! {
 
     #[test]
     fn a_deciding_rule_puts_exactly_one_pod_first(a in pod(), b in pod(), options in options()) {
-        let fields = [&a, &b].map(|pod| RankFields::of(pod, node_number(pod)));
+        let fields = [&a, &b].map(|pod| RankFields::from_pod(pod, node_number(pod)));
         let [a, b] = fields.each_ref().map(|fields| Candidate { fields, rank: 1 });
         let decided = deciding_rule(a, b, &options);
         prop_assert_eq!(decided, deciding_rule(b, a, &options));
@@ -164,7 +164,7 @@ fn ready_on(node: u32, uid: &str, ready_age: i64, age: i64, restarts: i32) -> Ra
         ready: true,
         details: None,
     });
-    RankFields::of(&pod, node)
+    RankFields::from_pod(&pod, node)
 }
 
 fn rule(a: &RankFields, b: &RankFields) -> Option<Rule> {
@@ -177,7 +177,7 @@ fn rule(a: &RankFields, b: &RankFields) -> Option<Rule> {
 #[test]
 fn rules_decide_in_their_order() {
     let old = ready("m", 8 * 3600, 9 * 3600, 0);
-    let unscheduled = RankFields::of(&Pod::default(), 0);
+    let unscheduled = RankFields::from_pod(&Pod::default(), 0);
     assert_eq!(rule(&unscheduled, &old), Some(Rule::Unscheduled));
     for (uid, ready_hours, age_hours, restarts, decides) in [
         ("z", 2, 9, 0, Some(Rule::ReadyTime)),

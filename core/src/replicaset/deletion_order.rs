@@ -98,7 +98,7 @@ impl Controller {
             pods.extend(orphans.into_iter().map(|pod| {
                 let node = pod.node_name.as_deref();
                 let node = node.map_or(0, |node| self.pods().node_number(node));
-                let fields = RankFields::of(&pod, node);
+                let fields = RankFields::from_pod(&pod, node);
                 Ranked {
                     rank: rank(&fields),
                     pod,

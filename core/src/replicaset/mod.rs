@@ -155,7 +155,7 @@ impl Controller {
             hardened: Hardened::new(policy),
             options,
             expectations: Expectations::new(),
-            queue: RateLimitingQueue::of(row),
+            queue: RateLimitingQueue::from_row(row),
             metrics: ControllerMetrics::new(),
         });
         informers.add_handler::<Owner>(kind, Arc::clone(&controller) as _);

@@ -78,7 +78,7 @@ impl Owner {
     /// Returns the comparable form of the template. O(1), but O(bytes) on the first call.
     pub fn template_form(&self) -> &TemplateForm {
         self.template_form
-            .get_or_init(|| TemplateForm::of(&self.object.spec.template))
+            .get_or_init(|| TemplateForm::from_template(&self.object.spec.template))
     }
 
     /// Returns the revision that `read` finds in the metadata. `read` runs once.

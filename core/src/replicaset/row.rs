@@ -24,7 +24,7 @@ const LOGARITHMIC_SCALE_DOWN: Gate = Gate {
 };
 
 /// The writes of both controllers to pods.
-const PODS: Write = Write::of(Kind::POD, &["create", "delete", "patch"]);
+const PODS: Write = Write::new(Kind::POD, &["create", "delete", "patch"]);
 
 /// The ReplicaSet controller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,7 +42,7 @@ impl ControllerType for ReplicaSets {
         pods: Pods::OwnedBy(Kind::REPLICA_SET),
         writes: &[
             PODS,
-            Write::of(Kind::REPLICA_SET, &["get"]),
+            Write::new(Kind::REPLICA_SET, &["get"]),
             Write::status(Kind::REPLICA_SET),
         ],
         queues: &[QueueRow::new("replicaset")],
@@ -80,7 +80,7 @@ impl ControllerType for ReplicationControllers {
         pods: Pods::OwnedBy(Kind::REPLICATION_CONTROLLER),
         writes: &[
             PODS,
-            Write::of(Kind::REPLICATION_CONTROLLER, &["get"]),
+            Write::new(Kind::REPLICATION_CONTROLLER, &["get"]),
             Write::status(Kind::REPLICATION_CONTROLLER),
         ],
         queues: &[QueueRow::new("replicationmanager")],
@@ -105,7 +105,7 @@ fn make(kind: Kind, setup: &Setup, informers: &mut Informers) -> Arc<Controller>
     let options = ControllerOptions {
         kind,
         burst_replicas: setup.burst_replicas,
-        gates: Gates::of(&setup.feature_gates),
+        gates: Gates::from_flags(&setup.feature_gates),
         policy: setup.policy,
     };
     Controller::new(options, informers)
@@ -123,7 +123,7 @@ pub(super) fn row_of(kind: Kind) -> &'static ControllerRow {
 
 impl Gates {
     /// Returns the gates set in a map from name to value.
-    pub fn of(set: &BTreeMap<String, bool>) -> Gates {
+    pub fn from_flags(set: &BTreeMap<String, bool>) -> Gates {
         Gates {
             pod_deletion_cost: POD_DELETION_COST.is_on(set),
             terminating_replicas: TERMINATING_REPLICAS.is_on(set),
@@ -135,6 +135,6 @@ impl Gates {
 impl Default for Gates {
     /// Enables all gates, as Kubernetes 1.36 does.
     fn default() -> Self {
-        Gates::of(&BTreeMap::new())
+        Gates::from_flags(&BTreeMap::new())
     }
 }

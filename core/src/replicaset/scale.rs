@@ -234,7 +234,7 @@ impl Controller {
             ..
         } = &mut sync.to_delete;
         fields.extend(claimed.iter().map(|pod| {
-            RankFields::of(
+            RankFields::from_pod(
                 pod,
                 pod.node_name
                     .as_deref()

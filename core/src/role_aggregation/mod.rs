@@ -44,7 +44,7 @@ impl ControllerType for ClusterRoleAggregation {
         component: NAME,
         purpose: "the rules of aggregated ClusterRoles",
         kind: Some(Kind::CLUSTER_ROLE),
-        writes: &[Write::of(Kind::CLUSTER_ROLE, &["patch"])],
+        writes: &[Write::new(Kind::CLUSTER_ROLE, &["patch"])],
         queues: &[QueueRow {
             workers: Workers::Number(5),
             ..QueueRow::new("ClusterRoleAggregator")
@@ -56,7 +56,7 @@ impl ControllerType for ClusterRoleAggregation {
     fn make(_: &Setup, informers: &mut Informers) -> Arc<Controller> {
         let shared = Arc::new(Shared {
             roles: informers.store(Kind::CLUSTER_ROLE, || ()),
-            queue: RateLimitingQueue::of(Self::ROW.queues[0]),
+            queue: RateLimitingQueue::from_row(Self::ROW.queues[0]),
             aggregated: Mutex::default(),
         });
         informers.add_handler::<Role>(Kind::CLUSTER_ROLE, Arc::clone(&shared) as _);

@@ -30,7 +30,7 @@ impl ControllerType for ServiceAccounts {
         component: "serviceaccount-controller",
         purpose: "the ServiceAccount `default` of each namespace",
         reads: &[Kind::NAMESPACE, Kind::SERVICE_ACCOUNT],
-        writes: &[Write::of(Kind::SERVICE_ACCOUNT, &["create"])],
+        writes: &[Write::new(Kind::SERVICE_ACCOUNT, &["create"])],
         queues: &[one_worker("serviceaccount")],
         served_only: true,
         populates: true,
@@ -61,7 +61,7 @@ impl Controller {
         let shared = Arc::new(Shared {
             namespaces: Namespaces {
                 store: informers.store(Kind::NAMESPACE, || ()),
-                queue: RateLimitingQueue::of(ServiceAccounts::ROW.queues[0]),
+                queue: RateLimitingQueue::from_row(ServiceAccounts::ROW.queues[0]),
             },
             accounts: informers.store(Kind::SERVICE_ACCOUNT, || ()),
         });

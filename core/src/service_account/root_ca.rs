@@ -42,7 +42,7 @@ impl ControllerType for RootCa {
         component: "root-ca-cert-publisher",
         purpose: "the ConfigMap `kube-root-ca.crt` of each namespace",
         reads: &[Kind::NAMESPACE, Kind::CONFIG_MAP],
-        writes: &[Write::of(Kind::CONFIG_MAP, &["create", "update"])],
+        writes: &[Write::new(Kind::CONFIG_MAP, &["create", "update"])],
         queues: &[one_worker("root_ca_cert_publisher_queue")],
         served_only: true,
         populates: true,
@@ -77,7 +77,7 @@ impl Controller {
             root_ca,
             namespaces: Namespaces {
                 store: informers.store(Kind::NAMESPACE, || ()),
-                queue: RateLimitingQueue::of(RootCa::ROW.queues[0]),
+                queue: RateLimitingQueue::from_row(RootCa::ROW.queues[0]),
             },
             maps: informers.store(Kind::CONFIG_MAP, || ()),
         });

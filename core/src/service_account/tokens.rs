@@ -61,8 +61,8 @@ impl ControllerType for ServiceAccountTokens {
         purpose: "the tokens of Secrets for service accounts",
         reads: &[Kind::SERVICE_ACCOUNT, Kind::SECRET],
         writes: &[
-            Write::of(Kind::SECRET, &["delete", "get", "update"]),
-            Write::of(Kind::SERVICE_ACCOUNT, &["get", "update"]),
+            Write::new(Kind::SECRET, &["delete", "get", "update"]),
+            Write::new(Kind::SERVICE_ACCOUNT, &["get", "update"]),
         ],
         queues: &[
             queue("serviceaccount_tokens_service"),
@@ -135,7 +135,7 @@ impl Controller {
             accounts: informers.store(Kind::SERVICE_ACCOUNT, || ()),
             secrets: informers.store(Kind::SECRET, || ()),
             queues: [ACCOUNTS, SECRETS]
-                .map(|queue| RateLimitingQueue::of(ServiceAccountTokens::ROW.queues[queue])),
+                .map(|queue| RateLimitingQueue::from_row(ServiceAccountTokens::ROW.queues[queue])),
             known: Mutex::default(),
         });
         let accounts = Arc::new(Accounts(Arc::clone(&shared)));

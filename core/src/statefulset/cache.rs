@@ -127,7 +127,7 @@ fn storage_mark(spec: &SetSpec) -> u32 {
 }
 
 impl Spec {
-    fn of(object: &DynamicObject) -> Spec {
+    fn from_object(object: &DynamicObject) -> Spec {
         let empty = Map::new();
         let spec = spec_of(object).unwrap_or(&empty);
         let selector = spec.get("selector").filter(|it| !it.is_null()).cloned();
@@ -157,7 +157,7 @@ impl Cached for CachedSet {
         };
         let spec = match old.filter(is_same) {
             Some(same) => Arc::clone(&same.spec),
-            None => Arc::new(Spec::of(&object)),
+            None => Arc::new(Spec::from_object(&object)),
         };
         let meta = &object.metadata;
         CachedSet {

@@ -59,7 +59,7 @@ pub struct NotRolling;
 
 impl Course {
     /// Returns the progress of a StatefulSet; `None` for other objects. O(members of its status).
-    pub fn of(object: &dyn Object) -> Option<Course> {
+    pub fn from_object(object: &dyn Object) -> Option<Course> {
         let set = object.downcast_ref::<DynamicObject>()?;
         if object.kind() != Kind::STATEFUL_SET {
             return None;
@@ -158,7 +158,7 @@ impl Course {
 /// # Errors
 /// Fails if the template has a value of the wrong type.
 pub fn settled_status(set: &DynamicObject) -> Result<Value, String> {
-    let course = Course::of(set).ok_or("not a StatefulSet")?;
+    let course = Course::from_object(set).ok_or("not a StatefulSet")?;
     let revision = revision_of_today(set)?;
     let replicas = course.replicas;
     let status = Status {

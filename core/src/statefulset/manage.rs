@@ -207,7 +207,7 @@ impl Sync<'_> {
     fn new_pod(&self, forms: &Forms, ordinal: i64) -> Result<SetPod, Errors> {
         let (form, revision) = self.form_of(forms, ordinal);
         let made = form.pod(&self.set.object.metadata, ordinal, revision);
-        let made = made.map(|pod| SetPod::of(Arc::new(pod)));
+        let made = made.map(|pod| SetPod::from_pod(Arc::new(pod)));
         made.map_err(|error| vec![error])
     }
 

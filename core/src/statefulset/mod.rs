@@ -129,7 +129,7 @@ impl Controller {
             claims: informers.store(Kind::PERSISTENT_VOLUME_CLAIM, || ()),
             revisions: informers.store(Kind::CONTROLLER_REVISION, || ()),
             pods: Arc::clone(informers.pods()),
-            queue: [RateLimitingQueue::of(StatefulSets::ROW.queues[0])],
+            queue: [RateLimitingQueue::from_row(StatefulSets::ROW.queues[0])],
             written: ConsistencyStore::new([
                 Kind::PERSISTENT_VOLUME_CLAIM,
                 Kind::POD,

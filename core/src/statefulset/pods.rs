@@ -32,7 +32,7 @@ pub(super) struct PodFacts {
 }
 
 impl PodFields for PodFacts {
-    fn of(pod: &Pod, _: u32) -> PodFacts {
+    fn from_pod(pod: &Pod, _: u32) -> PodFacts {
         let ordinal = i32::try_from(ordinal_of(&pod.metadata));
         PodFacts {
             revision: revision_number(revision_of(pod)),
@@ -49,7 +49,7 @@ impl PodFields for PodFacts {
     fn next(&self, old: &Pod, new: &Pod, node: u32) -> PodFacts {
         // Most changes are of the status, and parsing the labels takes the longest.
         if old.metadata.labels != new.metadata.labels {
-            return PodFacts::of(new, node);
+            return PodFacts::from_pod(new, node);
         }
         PodFacts {
             storage: if old.spec == new.spec {
@@ -104,17 +104,17 @@ impl SetPod {
         let meta = &set.object.metadata;
         let facts = PodFacts {
             has_identity: identity_matches(meta, &pod.metadata),
-            ..PodFacts::of(&pod, 0)
+            ..PodFacts::from_pod(&pod, 0)
         };
         let has_storage = storage_matches(meta, &set.spec.read, &pod);
         SetPod::new(pod, &facts, has_storage)
     }
 
     /// Creates the entry of a pod whose identity and storage are right or do not matter.
-    pub(super) fn of(pod: Arc<Pod>) -> SetPod {
+    pub(super) fn from_pod(pod: Arc<Pod>) -> SetPod {
         let facts = PodFacts {
             has_identity: true,
-            ..PodFacts::of(&pod, 0)
+            ..PodFacts::from_pod(&pod, 0)
         };
         SetPod::new(pod, &facts, true)
     }
@@ -286,7 +286,7 @@ mod tests {
             kept_by: 5,
             storage: 7,
             has_identity: true,
-            ..PodFacts::of(&old, 0)
+            ..PodFacts::from_pod(&old, 0)
         };
         assert_eq!(found.ordinal, 12);
         let mut running = old.clone();
@@ -301,7 +301,13 @@ mod tests {
         assert_eq!((next.kept_by, next.storage), (5, 0));
 
         let updated = pod("web-b", &[]);
-        assert_eq!(found.next(&old, &updated, 0), PodFacts::of(&updated, 0));
-        assert_eq!(PodFacts::of(&updated, 0).revision, revision_number("web-b"));
+        assert_eq!(
+            found.next(&old, &updated, 0),
+            PodFacts::from_pod(&updated, 0)
+        );
+        assert_eq!(
+            PodFacts::from_pod(&updated, 0).revision,
+            revision_number("web-b")
+        );
     }
 }

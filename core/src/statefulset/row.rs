@@ -37,11 +37,11 @@ impl ControllerType for StatefulSets {
         reads: &[Kind::PERSISTENT_VOLUME_CLAIM, Kind::CONTROLLER_REVISION],
         pods: Pods::OwnedBy(Kind::STATEFUL_SET),
         writes: &[
-            Write::of(Kind::STATEFUL_SET, &["get"]),
+            Write::new(Kind::STATEFUL_SET, &["get"]),
             Write::status(Kind::STATEFUL_SET),
-            Write::of(Kind::POD, &["create", "delete", "patch", "update"]),
-            Write::of(Kind::PERSISTENT_VOLUME_CLAIM, &["create", "update"]),
-            Write::of(
+            Write::new(Kind::POD, &["create", "delete", "patch", "update"]),
+            Write::new(Kind::PERSISTENT_VOLUME_CLAIM, &["create", "update"]),
+            Write::new(
                 Kind::CONTROLLER_REVISION,
                 &["create", "delete", "get", "patch", "update"],
             ),

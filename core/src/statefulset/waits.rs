@@ -58,7 +58,7 @@ pub fn wait_of(
     };
     let (mut replicas, mut condemned) = (BTreeMap::new(), BTreeMap::new());
     for pod in pods {
-        let pod = SetPod::of(Arc::clone(pod));
+        let pod = SetPod::from_pod(Arc::clone(pod));
         let ordinal = pod.ordinal();
         match look.spec.has_ordinal(ordinal) {
             true => drop(replicas.insert(ordinal, pod)),

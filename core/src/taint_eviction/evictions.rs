@@ -29,7 +29,7 @@ pub(super) enum Tolerated {
 impl Tolerated {
     /// Evaluates the tolerations that match a taint. Each taint needs at least one. Negative
     /// seconds count as 0.
-    pub(super) fn of(taints: &[Taint], tolerations: &[Toleration]) -> Tolerated {
+    pub(super) fn new(taints: &[Taint], tolerations: &[Toleration]) -> Tolerated {
         let matches = |taint: &Taint| tolerations.iter().any(|it| it.matches(taint));
         if !taints.iter().all(matches) {
             return Tolerated::Not;

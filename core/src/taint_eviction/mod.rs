@@ -61,7 +61,7 @@ impl Controller {
     pub fn new(informers: &mut Informers) -> Controller {
         let shared = Arc::new(Shared {
             pods: Arc::clone(informers.pods()),
-            queue: RateLimitingQueue::of(TaintEviction::ROW.queues[0]),
+            queue: RateLimitingQueue::from_row(TaintEviction::ROW.queues[0]),
             state: Mutex::default(),
         });
         let _read_by_the_handler = informers.store::<Arc<Node>>(Kind::NODE, || ());
@@ -134,7 +134,7 @@ impl Shared {
     fn decide(&self, pod: &Pod, taints: &[Taint], now: Now) {
         let tolerated = match taints.is_empty() {
             true => Tolerated::Always,
-            false => Tolerated::of(taints, &node::tolerations(&pod.spec)),
+            false => Tolerated::new(taints, &node::tolerations(&pod.spec)),
         };
         let name = name_of(pod);
         let mut state = self.lock();

@@ -28,7 +28,7 @@ impl ControllerType for TaintEviction {
         reads: &[Kind::NODE],
         pods: Pods::All,
         writes: &[
-            Write::of(Kind::POD, &["get", "delete"]),
+            Write::new(Kind::POD, &["get", "delete"]),
             Write {
                 kind: Some(Kind::POD),
                 subresource: "status",

@@ -74,7 +74,7 @@ pub struct TemplateForm {
 
 impl TemplateForm {
     /// Returns the form of a template. O(bytes), about ten microseconds.
-    pub fn of(template: &PodTemplate) -> TemplateForm {
+    pub fn from_template(template: &PodTemplate) -> TemplateForm {
         TemplateForm {
             digest: canonical(template, Fnv64::START).0,
         }
@@ -186,7 +186,10 @@ mod tests {
 
     fn is_same(a: &Value, b: &Value) -> bool {
         let (a, b) = (template(a.clone()), template(b.clone()));
-        let (a_form, b_form) = (TemplateForm::of(&a), TemplateForm::of(&b));
+        let (a_form, b_form) = (
+            TemplateForm::from_template(&a),
+            TemplateForm::from_template(&b),
+        );
         let same = same_template(&a, &a_form, &b, &b_form);
         // The digests of these few templates don't collide.
         assert_eq!(a_form == b_form, same);
@@ -265,7 +268,10 @@ mod tests {
         let label = labelled.metadata.labels.get(HASH_LABEL);
         assert_eq!(label.map(|it| &**it), Some("5d4f8c7b9"));
         assert_eq!(without_hash_label(&labelled), plain);
-        assert_eq!(TemplateForm::of(&labelled), TemplateForm::of(&plain));
+        assert_eq!(
+            TemplateForm::from_template(&labelled),
+            TemplateForm::from_template(&plain)
+        );
         let hash = |template: &PodTemplate| pod_template_hash(template, None);
         assert_ne!(hash(&labelled), hash(&plain));
     }

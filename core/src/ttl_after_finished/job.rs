@@ -17,7 +17,7 @@ impl FinishedJob {
     ///
     /// Source: `needsCleanup` in Kubernetes' `pkg/controller/ttlafterfinished`, `IsJobFinished` in
     /// its `pkg/controller/job/util`.
-    pub(super) fn of(job: &dyn Object) -> Option<FinishedJob> {
+    pub(super) fn from_object(job: &dyn Object) -> Option<FinishedJob> {
         let members = &job.downcast_ref::<DynamicObject>()?.fields;
         let ttl_seconds = members.get("spec")?["ttlSecondsAfterFinished"].as_i64()?;
         if job.metadata().is_deleting() {

@@ -53,7 +53,7 @@ impl Controller {
     pub fn new(informers: &mut Informers) -> Controller {
         let shared = Arc::new(Shared {
             jobs: informers.store(Kind::JOB, || ()),
-            queue: RateLimitingQueue::of(TtlAfterFinished::ROW.queues[0]),
+            queue: RateLimitingQueue::from_row(TtlAfterFinished::ROW.queues[0]),
             deletion_seconds: Histogram::new(&DELETION_BOUNDS),
         });
         informers.add_handler::<AnyObject>(Kind::JOB, Arc::clone(&shared) as _);
@@ -84,7 +84,7 @@ impl Shared {
 impl Handler<AnyObject> for Shared {
     fn handle(&self, change: &Change<AnyObject>, now: Now) {
         let job = change.new.as_ref();
-        if job.is_some_and(|job| FinishedJob::of(&***job).is_some()) {
+        if job.is_some_and(|job| FinishedJob::from_object(&***job).is_some()) {
             self.queue.add(change.key, now.mono_ns);
         }
     }

@@ -23,7 +23,7 @@ impl ControllerType for TtlAfterFinished {
         component: "ttl-after-finished-controller",
         purpose: "finished Jobs",
         kind: Some(Kind::JOB),
-        writes: &[Write::of(Kind::JOB, &["delete", "get"])],
+        writes: &[Write::new(Kind::JOB, &["delete", "get"])],
         queues: &[QueueRow::new("ttl_jobs_to_delete")],
         workers: Some(WorkersFlag {
             flag: "concurrent-ttl-after-finished-syncs",

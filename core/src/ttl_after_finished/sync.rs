@@ -58,7 +58,7 @@ pub(super) async fn run(shared: Arc<Shared>, key: KeyId, calls: Calls) -> Result
 
 /// Checks whether the TTL of a Job has ended.
 fn check(job: &dyn Object, now: Now) -> Result<Check, SyncFailure> {
-    let Some(finished) = FinishedJob::of(job) else {
+    let Some(finished) = FinishedJob::from_object(job) else {
         return Ok(Check::Not(End::Forget));
     };
     let Some(expiry_ns) = finished.expiry_ns() else {

@@ -54,7 +54,7 @@ impl Api<'_> {
     pub(crate) fn effects(&self, verb: Verb) -> WriteEffects {
         WriteEffects {
             dry_run: self.dry_run,
-            ..WriteEffects::of(verb)
+            ..WriteEffects::for_verb(verb)
         }
     }
 

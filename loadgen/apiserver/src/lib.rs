@@ -320,7 +320,7 @@ impl Cluster {
     /// Returns the totals of pods, which are also part of [`write_counts`](Cluster::write_counts).
     /// Takes one short lock.
     pub fn pod_totals(&self) -> PodTotals {
-        PodTotals::of(&self.pods.totals())
+        PodTotals::from_writes(&self.pods.totals())
     }
 
     /// Opens a watch.

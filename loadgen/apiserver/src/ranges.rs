@@ -72,14 +72,15 @@ impl Cluster {
             for limit in items(&spec, "/limits") {
                 match limit["type"].as_str().unwrap_or("") {
                     "PersistentVolumeClaim" if is_claim => {
-                        let asked = Asked::of(&json["spec"]["resources"]);
+                        let asked = Asked::from_resources(&json["spec"]["resources"]);
                         asked.check_claim(limit, &mut problems);
                     }
                     "Container" if !is_claim => {
                         for container in items(&json, "/spec/containers")
                             .chain(items(&json, "/spec/initContainers"))
                         {
-                            Asked::of(&container["resources"]).check(limit, &mut problems);
+                            Asked::from_resources(&container["resources"])
+                                .check(limit, &mut problems);
                         }
                     }
                     "Pod" if !is_claim => Asked::of_pod(&json["spec"]).check(limit, &mut problems),
@@ -148,7 +149,7 @@ fn amounts(list: &Value) -> Amounts {
 }
 
 impl Asked {
-    fn of(resources: &Value) -> Asked {
+    fn from_resources(resources: &Value) -> Asked {
         Asked {
             requests: amounts(&resources["requests"]),
             limits: amounts(&resources["limits"]),
@@ -277,7 +278,7 @@ mod tests {
             "maxLimitRequestRatio": {"cpu": "2"}});
         let problems = |resources: Value| {
             let mut problems = Vec::new();
-            Asked::of(&resources).check(&limit, &mut problems);
+            Asked::from_resources(&resources).check(&limit, &mut problems);
             problems
         };
         assert_eq!(

@@ -195,7 +195,7 @@ impl Cluster {
         update: &ScaleUpdate,
         now: Now,
     ) -> Result<Arc<R>, ApiError> {
-        let effects = WriteEffects::of(Verb::UpdateScale);
+        let effects = WriteEffects::for_verb(Verb::UpdateScale);
         let manner = (effects, None);
         self.update_scale_in(R::store(self), (namespace, name), update, manner, now)
     }

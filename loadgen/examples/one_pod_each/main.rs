@@ -21,7 +21,7 @@ fn main() -> anyhow::Result<()> {
     let registry = Registry::upstream().with::<OnePodEach>();
     let mut options = SimOptions::new(EngineKind::Virtual, 1);
     options.services.controllers = Controllers::by_default(&registry.rows());
-    let mut harness = Harness::of(&options, &registry);
+    let mut harness = Harness::with_registry(&options, &registry);
     let (cluster, now) = (Arc::clone(harness.cluster()), harness.now());
     cluster.create(
         Namespace::from_json(json!({"metadata": {"name": "shop"}}))?,

@@ -16,7 +16,7 @@ use podstorm::workqueue::{End, QueueRow, RateLimitingQueue};
 use serde_json::json;
 
 /// The kind of its objects.
-pub(crate) const CONFIG_MAP: Kind = Kind::of(&ResourceType {
+pub(crate) const CONFIG_MAP: Kind = Kind::from_row(&ResourceType {
     kind: "ConfigMap",
     resource: "configmaps",
     ..ResourceType::DEFAULT
@@ -71,7 +71,7 @@ impl ControllerType for OnePodEach {
         purpose: "ConfigMaps of the class runner",
         kind: Some(CONFIG_MAP),
         pods: Pods::OwnedBy(CONFIG_MAP),
-        writes: &[Write::of(Kind::POD, &["create", "delete"])],
+        writes: &[Write::new(Kind::POD, &["create", "delete"])],
         queues: &[QueueRow::new("one-pod-each")],
         ..ControllerRow::DEFAULT
     };
@@ -80,7 +80,7 @@ impl ControllerType for OnePodEach {
         let workload = Arc::new(OnePodEach {
             pods: Arc::clone(informers.pods()),
             maps: informers.store(CONFIG_MAP, || ()),
-            queue: RateLimitingQueue::of(Self::ROW.queues[0]),
+            queue: RateLimitingQueue::from_row(Self::ROW.queues[0]),
         });
         informers.add_handler::<AnyObject>(CONFIG_MAP, Arc::clone(&workload) as _);
         workload
@@ -155,7 +155,7 @@ impl Workload for OnePodEach {
         sync.failed = false;
         sync.requests.clear();
         sync.requests.extend(self.request(key));
-        Step::of(&sync.requests)
+        Step::from_requests(&sync.requests)
     }
 
     fn resume(&self, _: &mut OneRequest, _: Now) -> Step {

@@ -149,7 +149,7 @@ mod tests {
         let at_ms = schedule.disturb_ms / 2;
         let at = schedule.steps.partition_point(|step| step.at_ms <= at_ms);
         let broken = Action::Break {
-            stream: StreamKind::of(Kind::POD),
+            stream: StreamKind::from_kind(Kind::POD),
         };
         schedule.steps.insert(at, Step::of_user(at_ms, broken));
         let broken = caught(&schedule, Behaviour::Upstream);

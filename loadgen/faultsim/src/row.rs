@@ -28,7 +28,7 @@ pub struct SubjectRow {
 
 impl SubjectRow {
     /// The row of a workload.
-    pub(crate) fn of<S: Subject>() -> SubjectRow {
+    pub(crate) fn new<S: Subject>() -> SubjectRow {
         SubjectRow {
             name: S::ROW.alias,
             draw: |seed, classes| Box::new(draw::<S>(seed, classes)),

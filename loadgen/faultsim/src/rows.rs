@@ -26,7 +26,7 @@ impl Subjects {
     /// If another workload has the same name.
     #[must_use]
     pub fn with<S: Subject>(mut self) -> Subjects {
-        let row = SubjectRow::of::<S>();
+        let row = SubjectRow::new::<S>();
         let mut rows = self.0.iter();
         assert!(
             rows.all(|known| known.name != row.name),

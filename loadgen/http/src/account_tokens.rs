@@ -63,7 +63,7 @@ impl TokenKey {
         let failed =
             || io::Error::other("cannot create a token key: the system has no random numbers");
         let private = PrivateKey::generate(&random).ok_or_else(failed)?;
-        Ok(TokenKey::of(Arc::new(private), Vec::new()))
+        Ok(TokenKey::from_keys(Arc::new(private), Vec::new()))
     }
 
     /// Reads a private key in PEM: RSA, or EC with the curve P-256.
@@ -72,16 +72,16 @@ impl TokenKey {
     /// The text has no such private key.
     pub fn read(text: &str) -> Result<TokenKey, KeyError> {
         let private = PrivateKey::read(text, &SystemRandom::new())?;
-        Ok(TokenKey::of(Arc::new(private), Vec::new()))
+        Ok(TokenKey::from_keys(Arc::new(private), Vec::new()))
     }
 
     /// Returns a key that signs as this one and also trusts tokens signed by `keys`.
     #[must_use]
     pub fn believing(&self, keys: Vec<PublicKey>) -> TokenKey {
-        TokenKey::of(Arc::clone(&self.0.private), keys)
+        TokenKey::from_keys(Arc::clone(&self.0.private), keys)
     }
 
-    fn of(private: Arc<PrivateKey>, further: Vec<PublicKey>) -> TokenKey {
+    fn from_keys(private: Arc<PrivateKey>, further: Vec<PublicKey>) -> TokenKey {
         let mut public = vec![private.public()];
         for key in further {
             if !public.contains(&key) {

@@ -52,7 +52,7 @@ pub(crate) trait Bits: fmt::Debug + Send {
 }
 
 impl Body {
-    fn of(content: Content) -> Body {
+    fn from_content(content: Content) -> Body {
         Body {
             content,
             _place: None,
@@ -74,7 +74,7 @@ impl Body {
     }
 
     pub(crate) fn whole(bytes: impl Into<Bytes>) -> Body {
-        Body::of(Content::Whole(bytes.into()))
+        Body::from_content(Content::Whole(bytes.into()))
     }
 
     /// Pretty-prints a body that is JSON.
@@ -87,7 +87,7 @@ impl Body {
     }
 
     pub(crate) fn endless(bits: impl Bits + 'static) -> Body {
-        Body::of(Content::Endless(Box::new(bits)))
+        Body::from_content(Content::Endless(Box::new(bits)))
     }
 }
 
@@ -247,7 +247,7 @@ pub(crate) fn log(log: impl Bits + 'static) -> Response<Body> {
 
 /// A list in JSON, sent bit by bit.
 pub(crate) fn list(list: impl Bits + 'static) -> Response<Body> {
-    respond(200, JSON, Body::of(Content::List(Box::new(list))))
+    respond(200, JSON, Body::from_content(Content::List(Box::new(list))))
 }
 
 /// A watch whose events have that form.

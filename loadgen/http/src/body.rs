@@ -33,7 +33,7 @@ pub(crate) fn document(call: &Call<'_>, expected: &str, form: Form) -> Result<Do
 pub(crate) fn read(call: &Call<'_>, form: Form) -> Result<Result<Document, String>, ApiError> {
     const NO_TYPE: &str = "couldn't get version/kind; json parse error:";
     let body = &call.body;
-    let read = match BodyType::of(call.headers) {
+    let read = match BodyType::from_headers(call.headers) {
         Some(BodyType::Json) => {
             decode::json(body, form).map_err(|problem| format!("{NO_TYPE} {problem}"))
         }
@@ -134,7 +134,7 @@ pub(crate) fn object(call: &Call<'_>, kind: Kind, namespace: &str) -> Result<Sen
 const REVISION: &str = "ControllerRevision";
 
 fn is_json(call: &Call<'_>) -> bool {
-    BodyType::of(call.headers) == Some(BodyType::Json)
+    BodyType::from_headers(call.headers) == Some(BodyType::Json)
 }
 
 /// Marks an object as sent with whitespace.

@@ -19,7 +19,7 @@ pub(crate) struct GroupVersion {
 }
 
 impl GroupVersion {
-    pub(crate) fn of(api_version: &str) -> GroupVersion {
+    pub(crate) fn parse(api_version: &str) -> GroupVersion {
         let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
         GroupVersion {
             group: group.to_owned(),
@@ -125,7 +125,7 @@ impl Catalog {
     ) -> Catalog {
         let mut sorted: BTreeMap<GroupVersion, Vec<Kind>> = BTreeMap::new();
         for kind in kinds {
-            let key = GroupVersion::of(kind.api_version());
+            let key = GroupVersion::parse(kind.api_version());
             sorted.entry(key).or_default().push(kind);
         }
         for kinds in sorted.values_mut() {

@@ -60,7 +60,7 @@ fn deleted(kind: Kind, object: &dyn Object) -> Value {
 
 pub(crate) fn delete_all(call: &Call<'_>, target: &Target) -> Result<Response<Body>, ApiError> {
     call.query.of_collection()?;
-    let selection = Selection::of(target, &call.query)?;
+    let selection = Selection::from_query(target, &call.query)?;
     let wanted = wanted(call)?;
     let api = call
         .cluster()

@@ -239,7 +239,7 @@ fn singular(kind: Kind) -> String {
 ///
 /// Source: `discovery.StorageVersionHash` of Kubernetes' apiserver.
 fn storage_version_hash(stored: Kind) -> String {
-    let of = GroupVersion::of(stored.api_version());
+    let of = GroupVersion::parse(stored.api_version());
     let version = match of.group.as_str() {
         // Upstream still stores custom resource definitions in the older version.
         "apiextensions.k8s.io" => "v1beta1",
@@ -268,7 +268,7 @@ fn resources(call: &Call<'_>, of: &GroupVersion) -> Value {
             let mut resource = json!({"name": name, "singularName": "",
                 "namespaced": row.namespaced, "kind": part.kind, "verbs": part.verbs});
             if part.api_version != row.api_version {
-                let of = GroupVersion::of(part.api_version);
+                let of = GroupVersion::parse(part.api_version);
                 resource["group"] = of.group.into();
                 resource["version"] = of.version.into();
             }
@@ -292,7 +292,7 @@ fn aggregate(call: &Call<'_>, core: bool) -> Response<Body> {
     };
     let items = groups.into_iter().map(|(group, versions)| {
         let versions = versions.into_iter().map(|version| {
-            let of = GroupVersion::of(&format!("{group}/{version}"));
+            let of = GroupVersion::parse(&format!("{group}/{version}"));
             let kinds = call.catalog().kinds(&of).unwrap_or_default();
             let resources: Vec<Value> = kinds.iter().map(|kind| aggregated(*kind)).collect();
             json!({"version": version, "resources": resources, "freshness": "Current"})
@@ -320,7 +320,7 @@ fn aggregated(kind: Kind) -> Value {
         if row.custom.is_none() && api_version == row.api_version {
             return json!({"group": "", "version": "", "kind": kind});
         }
-        let of = GroupVersion::of(api_version);
+        let of = GroupVersion::parse(api_version);
         json!({"group": of.group, "version": of.version, "kind": kind})
     };
     let scope = if row.namespaced {

@@ -135,7 +135,7 @@ impl ApiServer {
         answer: impl FnOnce(&Call<'_>, Route) -> Result<T, ApiError>,
     ) -> Result<T, ApiError> {
         let (catalog, headers) = (self.catalog(), HeaderMap::new());
-        let route = Route::of(path, &catalog);
+        let route = Route::parse(path, &catalog);
         let user = User {
             name: "system:kube-controller-manager".to_owned(),
             uid: String::new(),
@@ -147,7 +147,7 @@ impl ApiServer {
             user: &user,
             method: &method,
             headers: &headers,
-            query: Query::of(Some(query)),
+            query: Query::parse(Some(query)),
             body,
             accepted: Accepted::JSON,
             now,

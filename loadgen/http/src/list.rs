@@ -26,7 +26,7 @@ const CHUNK: usize = 64 << 10;
 pub(crate) fn list(call: &Call<'_>, target: &Target) -> Result<Response<Body>, ApiError> {
     let (query, kind) = (&call.query, target.kind);
     let (_, limit) = query.of_collection()?;
-    let selection = Selection::of(target, query)?;
+    let selection = Selection::from_query(target, query)?;
     // Version "0" reads upstream's cache, which ignores `limit`: it returns the whole state, or all
     // that follows a page.
     let from_cache = query.text("resourceVersion") == "0";
@@ -110,7 +110,7 @@ pub(crate) fn answer_list(
     }
     let document = match shape {
         Shape::Table(version) => {
-            let include = table::Include::of(&call.query)?;
+            let include = table::Include::from_query(&call.query)?;
             table::table(kind, &items, version, include, metadata.to_json(), call.now)
         }
         Shape::MetadataList(version) => {

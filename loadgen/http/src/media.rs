@@ -148,7 +148,7 @@ fn accept_of(headers: &HeaderMap) -> String {
 
 /// Returns the clauses of `Accept` by descending weight.
 fn by_weight(text: &str) -> Vec<Clause<'_>> {
-    let mut clauses: Vec<Clause<'_>> = text.split(',').map(Clause::of).collect();
+    let mut clauses: Vec<Clause<'_>> = text.split(',').map(Clause::parse).collect();
     // Stable: clauses with the same weight stay in the client's order.
     clauses.sort_by(|a, b| b.weight.total_cmp(&a.weight));
     clauses
@@ -165,7 +165,7 @@ struct Clause<'a> {
 }
 
 impl<'a> Clause<'a> {
-    fn of(text: &'a str) -> Clause<'a> {
+    fn parse(text: &'a str) -> Clause<'a> {
         let mut parts = text.split(';').map(str::trim);
         let mut clause = Clause {
             kind: parts.next().unwrap_or(""),
@@ -239,7 +239,7 @@ pub(crate) enum BodyType {
 
 impl BodyType {
     /// Returns the type that `Content-Type` names; JSON if the header is absent.
-    pub(crate) fn of(headers: &HeaderMap) -> Option<BodyType> {
+    pub(crate) fn from_headers(headers: &HeaderMap) -> Option<BodyType> {
         let Some(value) = headers.get(CONTENT_TYPE) else {
             return Some(BodyType::Json);
         };

@@ -88,7 +88,11 @@ pub(crate) struct Attributes {
 }
 
 impl Attributes {
-    pub(crate) fn of(head: &http::request::Parts, route: &Route, query: &Query<'_>) -> Attributes {
+    pub(crate) fn from_request(
+        head: &http::request::Parts,
+        route: &Route,
+        query: &Query<'_>,
+    ) -> Attributes {
         let method = &head.method;
         let is_read = [Method::GET, Method::HEAD].contains(method);
         let mut found = Attributes {
@@ -125,7 +129,7 @@ impl Attributes {
             Method::GET | Method::HEAD => 1 + usize::from(is_everywhere),
             Method::POST => 6,
             Method::PUT => 7,
-            Method::PATCH => match BodyType::of(&head.headers) {
+            Method::PATCH => match BodyType::from_headers(&head.headers) {
                 Some(BodyType::ApplyPatch) => 9,
                 _ => 8,
             },
@@ -316,8 +320,8 @@ impl Text {
 /// Returns the labels for group, resource and version.
 fn resource_labels(kind: Option<Kind>) -> String {
     let (of, resource) = match kind {
-        Some(kind) => (GroupVersion::of(kind.api_version()), kind.resource()),
-        None => (GroupVersion::of(""), ""),
+        Some(kind) => (GroupVersion::parse(kind.api_version()), kind.resource()),
+        None => (GroupVersion::parse(""), ""),
     };
     format!(
         "group=\"{}\",resource=\"{resource}\",version=\"{}\"",

@@ -243,7 +243,7 @@ fn check_field_validation(call: &Call<'_>, options: &str) -> Result<(), ApiError
 }
 
 fn patch(call: &Call<'_>, target: &Target) -> Result<Response<Body>, ApiError> {
-    if BodyType::of(call.headers) == Some(BodyType::ApplyPatch) {
+    if BodyType::from_headers(call.headers) == Some(BodyType::ApplyPatch) {
         return apply::apply(call, target);
     }
     if call.query.flag("force") {
@@ -254,7 +254,7 @@ fn patch(call: &Call<'_>, target: &Target) -> Result<Response<Body>, ApiError> {
     let dry_run = call.query.dry_run("PatchOptions")?;
     check_field_validation(call, "PatchOptions")?;
     let is_custom = target.kind.row().custom.is_some();
-    if is_custom && BodyType::of(call.headers) == Some(BodyType::StrategicPatch) {
+    if is_custom && BodyType::from_headers(call.headers) == Some(BodyType::StrategicPatch) {
         return Err(unsupported(PATCHES_OF_CUSTOM));
     }
     let (patch, doubled) = patched::read(call)?;
@@ -285,7 +285,7 @@ fn get_scale(call: &Call<'_>, target: &Target) -> Result<Response<Body>, ApiErro
 }
 
 fn change_scale(call: &Call<'_>, target: &Target) -> Result<Response<Body>, ApiError> {
-    if BodyType::of(call.headers) == Some(BodyType::ApplyPatch) {
+    if BodyType::from_headers(call.headers) == Some(BodyType::ApplyPatch) {
         let scale = apply::apply_scale(call, target)?;
         return answer_scale(call, target, &scale);
     }
@@ -361,7 +361,7 @@ fn answer_scale(
     let json = scale_json(target, scale);
     let document = match call.accepted.shape {
         Shape::Table(version) => {
-            let include = table::Include::of(&call.query)?;
+            let include = table::Include::from_query(&call.query)?;
             table::of_scale(target.kind, json, version, include, call.now)
         }
         Shape::Metadata(version) => table::metadata_alone(target.kind, &json, version),

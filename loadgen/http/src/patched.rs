@@ -22,7 +22,7 @@ const PATCHES: &str = "application/json-patch+json, application/merge-patch+json
 /// # Errors
 /// 415 if the media type is not that of a patch; 400 if the body cannot be decoded.
 pub(crate) fn read(call: &Call<'_>) -> Result<(Patch, Vec<String>), ApiError> {
-    let (begin, is_strategic) = match BodyType::of(call.headers) {
+    let (begin, is_strategic) = match BodyType::from_headers(call.headers) {
         Some(BodyType::StrategicPatch) => ("", true),
         Some(BodyType::MergePatch) => ("error decoding patch: ", false),
         Some(BodyType::JsonPatch) => return read_operations(&call.body),

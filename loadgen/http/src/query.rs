@@ -11,7 +11,7 @@ use podstorm_objects::{ApiError, Cause, ResourceVersion};
 pub(crate) struct Query<'a>(Vec<(Cow<'a, str>, Cow<'a, str>)>);
 
 impl<'a> Query<'a> {
-    pub(crate) fn of(text: Option<&'a str>) -> Query<'a> {
+    pub(crate) fn parse(text: Option<&'a str>) -> Query<'a> {
         let pairs = form_urlencoded::parse(text.unwrap_or("").as_bytes());
         Query(pairs.collect())
     }

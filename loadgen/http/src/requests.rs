@@ -57,12 +57,12 @@ impl ApiServer {
         let began = Instant::now();
         let (head, body) = request.into_parts();
         let catalog = self.catalog();
-        let mut route = Route::of(head.uri.path(), &catalog);
+        let mut route = Route::parse(head.uri.path(), &catalog);
         if route == Route::Root && live::wants_page(self, &head) {
             route = Route::Page;
         }
-        let query = Query::of(head.uri.query());
-        let what = Attributes::of(&head, &route, &query);
+        let query = Query::parse(head.uri.query());
+        let what = Attributes::from_request(&head, &route, &query);
         let is_indented = indented::is_wanted(&head, &route, &query);
         let user = || {
             self.credentials()
@@ -70,7 +70,7 @@ impl ApiServer {
         };
         let user = refused.and_then(|()| user());
         let struck = match &user {
-            Ok(_) => self.strike(|| Asked::of(&head, &route, &query)),
+            Ok(_) => self.strike(|| Asked::from_request(&head, &route, &query)),
             Err(_) => None,
         };
         let answered = match (&user, &struck) {
@@ -197,7 +197,7 @@ impl ApiServer {
                 let (method, headers) = (head.method.clone(), head.headers.clone());
                 let (uri, form) = (head.uri.clone(), accepted.form);
                 let answer = move || {
-                    let query = Query::of(uri.query());
+                    let query = Query::parse(uri.query());
                     let asked = (query, body, accepted, catalog);
                     answered(&server.call((&method, &headers), &user, asked), route)
                 };
@@ -291,7 +291,7 @@ impl ApiServer {
 
 /// Answers the call: errors become a `Status`, and warnings are attached.
 fn answered(call: &Call<'_>, route: Route) -> Response<Body> {
-    let warnings = warnings::of(&route, call.method, &call.query, &call.body);
+    let warnings = warnings::of_request(&route, call.method, &call.query, &call.body);
     let served = dispatch::serve(call, route);
     let mut response = served.unwrap_or_else(|error| {
         let mut response = answer::error(&error, call.accepted.form);

@@ -90,7 +90,7 @@ impl Target {
 }
 
 impl Route {
-    pub(crate) fn of(path: &str, catalog: &Catalog) -> Route {
+    pub(crate) fn parse(path: &str, catalog: &Catalog) -> Route {
         if path.contains("//") {
             return Route::UnknownPath;
         }

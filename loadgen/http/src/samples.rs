@@ -111,7 +111,7 @@ impl Sampler {
         if idle_seconds > FORGOTTEN_AFTER {
             self.behind_since.clear();
         }
-        let workloads = Workloads::of(cluster);
+        let workloads = Workloads::count(cluster);
         let pods = cluster.pod_totals();
         let objects = cluster.kinds().into_iter().filter_map(|kind| {
             let count = cluster.api(kind).count().ok()?;
@@ -214,7 +214,7 @@ struct Workloads {
 }
 
 impl Workloads {
-    fn of(cluster: &Cluster) -> Workloads {
+    fn count(cluster: &Cluster) -> Workloads {
         let mut all = Workloads::default();
         cluster.for_each::<ReplicaSet>(|set| {
             let status = &set.status;

@@ -19,7 +19,7 @@ impl Selection {
     ///
     /// # Errors
     /// 400 if a selector is invalid, or names a field that the kind does not support.
-    pub(crate) fn of(target: &Target, query: &Query<'_>) -> Result<Selection, ApiError> {
+    pub(crate) fn from_query(target: &Target, query: &Query<'_>) -> Result<Selection, ApiError> {
         let texts = ["labelSelector", "fieldSelector"].map(|member| query.text(member));
         let mut selectors = Selectors::parse(target.kind, texts[0], texts[1])?;
         if !target.name.is_empty() {
@@ -68,7 +68,7 @@ mod tests {
             .append_pair("labelSelector", labels)
             .append_pair("fieldSelector", fields)
             .finish();
-        let selection = Selection::of(&target, &Query::of(Some(&text)));
+        let selection = Selection::from_query(&target, &Query::parse(Some(&text)));
         let selection = selection.map_err(|error| error.message)?;
         Ok(selection.matches(&*pod))
     }

@@ -21,7 +21,7 @@ pub(crate) fn answer(
         Shape::Metadata(version) => table::partial(&**object, version),
         Shape::MetadataList(_) => return Err(is_no_list()),
         Shape::Table(version) => {
-            let include = table::Include::of(&call.query)?;
+            let include = table::Include::from_query(&call.query)?;
             let kind = object.kind();
             let at = object.metadata().resource_version.to_string();
             let metadata = json!({"resourceVersion": at});

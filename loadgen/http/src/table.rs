@@ -20,7 +20,7 @@ pub(crate) enum Include {
 impl Include {
     /// # Errors
     /// 400 for an invalid value.
-    pub(crate) fn of(query: &Query<'_>) -> Result<Include, ApiError> {
+    pub(crate) fn from_query(query: &Query<'_>) -> Result<Include, ApiError> {
         match query.text("includeObject") {
             "" | "Metadata" => Ok(Include::Metadata),
             "Object" => Ok(Include::Object),
@@ -100,7 +100,7 @@ pub(crate) fn of_scale(
     let columns: Value = SCALE.iter().map(|it| column(kind, it)).collect();
     let cells: Value = SCALE
         .iter()
-        .map(|column| column.cell.of(&scale, now))
+        .map(|column| column.cell.value(&scale, now))
         .collect();
     let metadata = json!({"resourceVersion": scale["metadata"]["resourceVersion"]});
     let rows = json!([{"cells": cells, "object": carried(kind, scale, version, include)}]);
@@ -127,7 +127,7 @@ fn row(kind: Kind, item: &dyn Object, version: &str, include: Include, now: Now)
     let of_view = view::is_view(kind).then(|| view::stored_json(kind, &whole));
     let json = of_view.as_ref().unwrap_or(&whole);
     let columns = stored.row().columns.iter();
-    let cells: Value = columns.map(|column| column.cell.of(json, now)).collect();
+    let cells: Value = columns.map(|column| column.cell.value(json, now)).collect();
     let completed = completed(kind, json);
     let mut row = json!({"cells": cells, "object": carried(kind, whole, version, include)});
     if let Some((reason, message)) = completed {

@@ -54,12 +54,12 @@ const fn row(
 
 /// Returns the kinds of reviews, and Binding. They are answered but not stored.
 pub(crate) fn reviews() -> impl Iterator<Item = Kind> {
-    REVIEWS.iter().map(Kind::of)
+    REVIEWS.iter().map(Kind::from_row)
 }
 
 /// Returns `v1` `Binding`.
 pub(crate) fn binding() -> Kind {
-    Kind::of(&REVIEWS[0])
+    Kind::from_row(&REVIEWS[0])
 }
 
 /// Reports whether a kind is one of those that are not stored.
@@ -105,7 +105,7 @@ fn condition(status: &Value) -> &Value {
 
 /// `v1` `ComponentStatus`.
 pub(crate) fn component_status() -> Kind {
-    Kind::of(&COMPONENT_STATUS)
+    Kind::from_row(&COMPONENT_STATUS)
 }
 
 /// Whether a kind is that of components.

@@ -116,7 +116,7 @@ fn rename(map: &mut Map<String, Value>, from: &str, to: &str) {
 
 /// Returns the kinds that are views.
 pub(crate) fn kinds() -> impl Iterator<Item = Kind> {
-    VIEWS.iter().map(|view| Kind::of(&view.row))
+    VIEWS.iter().map(|view| Kind::from_row(&view.row))
 }
 
 fn view_of(kind: Kind) -> Option<&'static View> {
@@ -168,7 +168,7 @@ pub fn at_version(kind: Kind, api_version: &str) -> Option<Kind> {
     }
     let stored = stored_kind(kind);
     let views = VIEWS.iter().filter(|view| view.of == stored.name());
-    let mut all = std::iter::once(stored).chain(views.map(|view| Kind::of(&view.row)));
+    let mut all = std::iter::once(stored).chain(views.map(|view| Kind::from_row(&view.row)));
     all.find(|kind| kind.api_version() == api_version)
 }
 

@@ -46,8 +46,8 @@ pub(crate) fn watch(call: &Call<'_>, target: &Target) -> Result<Response<Body>, 
         return Err(not_acceptable(message));
     }
     let (timeout, _) = query.of_collection()?;
-    let selection = Selection::of(target, query)?;
-    let begin = Beginning::of(query, call.cluster().resource_version())?;
+    let selection = Selection::from_query(target, query)?;
+    let begin = Beginning::from_query(query, call.cluster().resource_version())?;
     let waiting = Arc::new(Waiting::watch(Asked::of_target(
         call.method,
         call.headers,
@@ -78,7 +78,7 @@ pub(crate) fn watch(call: &Call<'_>, target: &Target) -> Result<Response<Body>, 
         _ => TIMEOUT,
     };
     let end = Instant::now() + timeout.min(TIMEOUT * 1000);
-    let include = Include::of(query)?;
+    let include = Include::from_query(query)?;
     // Nothing below fails, so a fault strikes only watches that open.
     call.server.add_watch(&waiting);
     let body = WatchBody {
@@ -115,7 +115,7 @@ struct Beginning {
 }
 
 impl Beginning {
-    fn of(query: &Query<'_>, current: u64) -> Result<Beginning, ApiError> {
+    fn from_query(query: &Query<'_>, current: u64) -> Result<Beginning, ApiError> {
         let forbidden = |why: &str| {
             let cause = errors::forbidden_field("resourceVersionMatch", why);
             Err(options_invalid("ListOptions", cause))
@@ -270,7 +270,7 @@ impl WatchBody {
         }
         let catalog = self.server.catalog();
         if self.followed != catalog.generation {
-            let of = GroupVersion::of(kind.api_version());
+            let of = GroupVersion::parse(kind.api_version());
             let Some(kind) = catalog.find(&of, kind.resource()) else {
                 return true;
             };

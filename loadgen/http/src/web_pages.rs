@@ -151,7 +151,7 @@ fn has_type(headers: &HeaderMap) -> bool {
         value.map(|value| value.as_bytes().trim_ascii())
     };
     match text(CONTENT_TYPE) {
-        Some(kind) => !kind.is_empty() && BodyType::of(headers).is_some(),
+        Some(kind) => !kind.is_empty() && BodyType::from_headers(headers).is_some(),
         None => text(USER_AGENT).is_some_and(|name| {
             !name.is_empty() && !name.starts_with(b"Mozilla") && !name.starts_with(b"Opera")
         }),

@@ -64,7 +64,7 @@ impl ControllerType for ServiceLoadBalancers {
         purpose: "addresses of load balancers",
         kind: Some(Kind::SERVICE),
         writes: &[
-            Write::of(Kind::SERVICE, &["update"]),
+            Write::new(Kind::SERVICE, &["update"]),
             Write::status(Kind::SERVICE),
         ],
         queues: &[QueueRow {
@@ -77,10 +77,10 @@ impl ControllerType for ServiceLoadBalancers {
     };
 
     fn make(setup: &Setup, informers: &mut Informers) -> Arc<LoadBalancers> {
-        let count = ADDRESSES.of(&setup.numbers).clamp(0, 254);
+        let count = ADDRESSES.value(&setup.numbers).clamp(0, 254);
         let shared = Arc::new(Shared {
             services: informers.store(Kind::SERVICE, || ()),
-            queue: RateLimitingQueue::of(Self::ROW.queues[0]),
+            queue: RateLimitingQueue::from_row(Self::ROW.queues[0]),
             count: u8::try_from(count).unwrap_or(u8::MAX),
             given: Mutex::default(),
         });

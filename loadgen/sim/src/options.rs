@@ -143,7 +143,7 @@ pub struct WorkerCounts(BTreeMap<&'static str, usize>);
 
 impl WorkerCounts {
     /// Returns the number of workers of a controller, at least 1.
-    pub fn of(&self, row: &ControllerRow) -> usize {
+    pub fn get(&self, row: &ControllerRow) -> usize {
         row.workers.map_or(1, |workers| self.by(workers))
     }
 

@@ -90,8 +90,8 @@ impl ControllerType for VolumeProvisioner {
         kind: Some(Kind::PERSISTENT_VOLUME_CLAIM),
         reads: &[Kind::PERSISTENT_VOLUME, Kind::STORAGE_CLASS],
         writes: &[
-            Write::of(Kind::PERSISTENT_VOLUME, &["create", "delete"]),
-            Write::of(Kind::NODE, &["get"]),
+            Write::new(Kind::PERSISTENT_VOLUME, &["create", "delete"]),
+            Write::new(Kind::NODE, &["get"]),
         ],
         queues: &[queue("provisioned_claims"), queue("provisioned_volumes")],
         numbers: &[LATENCY],
@@ -100,13 +100,13 @@ impl ControllerType for VolumeProvisioner {
     };
 
     fn make(setup: &Setup, informers: &mut Informers) -> Arc<Provisioner> {
-        let queue = |at: usize| RateLimitingQueue::of(Self::ROW.queues[at]);
+        let queue = |at: usize| RateLimitingQueue::from_row(Self::ROW.queues[at]);
         let shared = Arc::new(Shared {
             claims: informers.store(Kind::PERSISTENT_VOLUME_CLAIM, || ()),
             volumes: informers.store(Kind::PERSISTENT_VOLUME, || ()),
             classes: informers.store(Kind::STORAGE_CLASS, || ()),
             queues: [queue(CLAIMS), queue(VOLUMES)],
-            latency_ns: LATENCY.of(&setup.numbers),
+            latency_ns: LATENCY.value(&setup.numbers),
             due_ns: Mutex::default(),
         });
         for (kind, at) in [

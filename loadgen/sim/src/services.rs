@@ -74,7 +74,10 @@ impl Controllers {
     ///
     /// # Errors
     /// Returns the first word that names no controller.
-    pub fn of<T: AsRef<str>>(rows: &Rows, words: &[T]) -> Result<Controllers, UnknownController> {
+    pub fn from_words<T: AsRef<str>>(
+        rows: &Rows,
+        words: &[T],
+    ) -> Result<Controllers, UnknownController> {
         let words = || words.iter().map(|word| word.as_ref().trim());
         for word in words().filter(|word| *word != "*") {
             if rows.find(word.strip_prefix('-').unwrap_or(word)).is_none() {
@@ -156,7 +159,7 @@ mod tests {
 
     fn off(words: &[&str]) -> Vec<&'static str> {
         let rows = Rows::upstream();
-        let on = Controllers::of(&rows, words).unwrap();
+        let on = Controllers::from_words(&rows, words).unwrap();
         let rows = rows.iter().filter(|row| !on.has(row));
         rows.map(|row| row.alias).collect()
     }
@@ -164,7 +167,10 @@ mod tests {
     #[test]
     fn a_list_selects_the_controllers_that_run() {
         let rows = &Rows::upstream();
-        assert_eq!(Controllers::of(rows, &["*"]), Ok(Controllers::all(rows)));
+        assert_eq!(
+            Controllers::from_words(rows, &["*"]),
+            Ok(Controllers::all(rows))
+        );
         assert_eq!(off(&["*", "-podgc"]), ["podgc"]);
         assert_eq!(off(&["-namespace-controller", "*"]), ["namespace"]);
         let first = off(&["*", "replicaset", "-replicaset"]);
@@ -188,7 +194,7 @@ mod tests {
         assert!(left(&Services::default().controllers).is_empty());
         assert!(left(&Controllers::of_kinds(rows, &[Kind::REPLICA_SET])).is_empty());
         assert!(left(&Controllers::of_kinds(rows, &[Kind::JOB])).is_empty());
-        let budgets = Controllers::of(rows, &["disruption"]).expect("a known name");
+        let budgets = Controllers::from_words(rows, &["disruption"]).expect("a known name");
         assert_eq!(left(&budgets), ["disruption"]);
         let all = left(&Controllers::all(rows));
         assert!(["podgc", "disruption"].iter().all(|it| all.contains(it)));
@@ -210,14 +216,14 @@ mod tests {
     #[test]
     fn an_unknown_name_is_rejected_with_the_known_names() {
         let rows = &Rows::upstream();
-        let error = Controllers::of(rows, &["*", "-daemonset"])
+        let error = Controllers::from_words(rows, &["*", "-daemonset"])
             .unwrap_err()
             .to_string();
         let begins = error.starts_with("\"-daemonset\" is not a controller");
         assert!(begins, "{error}");
         let names = error.contains("pod-garbage-collector-controller (podgc)");
         assert!(names, "{error}");
-        assert!(Controllers::of(rows, &["-*"]).is_err());
-        assert!(Controllers::of(rows, &[""]).is_err());
+        assert!(Controllers::from_words(rows, &["-*"]).is_err());
+        assert!(Controllers::from_words(rows, &[""]).is_err());
     }
 }

@@ -62,7 +62,7 @@ pub(super) fn summary(loaded: &Loaded, settings: &Settings) -> String {
     if !pods.is_empty() {
         line("pods", &pods);
     }
-    let found = Summary::of(&loaded.objects);
+    let found = Summary::from_objects(&loaded.objects);
     if !found.unready.is_empty() {
         line("not ready", &listed(&found.unready));
     }
@@ -111,7 +111,7 @@ fn listed(counts: &BTreeMap<String, u64>) -> String {
 }
 
 impl Summary {
-    fn of(objects: &[InputObject]) -> Summary {
+    fn from_objects(objects: &[InputObject]) -> Summary {
         let mut summary = Summary::default();
         let mut owned: PodsByOwner<'_> = HashMap::with_hasher(FIXED_STATE);
         for object in objects {

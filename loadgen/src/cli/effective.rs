@@ -227,7 +227,8 @@ pub(super) fn command(given: &Settings, files: &[PathBuf]) -> String {
         },
         ..SettingsRequest::default()
     };
-    let baseline = resolve(&baseline, Machine::of(0)).map(|defaults| settings(&defaults, files));
+    let baseline =
+        resolve(&baseline, Machine::with_cpus(0)).map(|defaults| settings(&defaults, files));
     let baseline = baseline.unwrap_or_default();
     let default_gates = baseline.iter().find(|(name, _)| name == "feature-gates");
     let default_gates = default_gates.and_then(|(_, gates)| gates.as_object());
@@ -313,7 +314,7 @@ mod tests {
     /// Resolves flags together with files of this size.
     fn beside(input: InputSize, flags: &str) -> Settings {
         let request = SettingsRequest::read(flags.split_whitespace()).unwrap();
-        resolve(&request.with_input(Some(input)), Machine::of(2)).unwrap()
+        resolve(&request.with_input(Some(input)), Machine::with_cpus(2)).unwrap()
     }
 
     #[test]
@@ -336,7 +337,7 @@ mod tests {
         let Command::Run(flags) = flags.command else {
             panic!("{command}");
         };
-        let settings = resolve(&flags.shape.with_input(input), Machine::of(cpus));
+        let settings = resolve(&flags.shape.with_input(input), Machine::with_cpus(cpus));
         settings.unwrap_or_else(|error| panic!("{command}: {error}"))
     }
 

@@ -219,7 +219,7 @@ fn as_json(outcome: &Outcome, took_seconds: f64, interrupted: bool) -> Value {
             "converged-max-ns": sum.converged_quantile(1.0),
         });
         for (kind, seeds) in &sum.kinds {
-            members[format!("seeds-with-{}", StreamKind::of(*kind))] = json!(seeds);
+            members[format!("seeds-with-{}", StreamKind::from_kind(*kind))] = json!(seeds);
         }
         members
     };

@@ -237,7 +237,7 @@ fn also_with(
     let plans: Vec<RunPlan> = plans.collect();
     let results = sweep::run(&plans, machine.cpus, cancel, &|_| {});
     let ran = names.into_iter().zip(results);
-    ran.filter_map(|(name, result)| Some(Alternative::of(name, &result?)))
+    ran.filter_map(|(name, result)| Some(Alternative::new(name, &result?)))
         .collect()
 }
 

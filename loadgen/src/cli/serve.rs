@@ -251,7 +251,7 @@ pub(super) fn run(flags: &ServeFlags) -> Result<u8> {
         );
     }
     let controllers =
-        Controllers::of(Rows::installed(), &flags.controllers).context("--controllers")?;
+        Controllers::from_words(Rows::installed(), &flags.controllers).context("--controllers")?;
     let gates = gates::parse(flags.feature_gates.iter().map(String::as_str));
     let gates = gates.map_err(|problem| anyhow!("--feature-gates: {problem}"))?;
     draw_hash_seed().context("can't draw random numbers")?;

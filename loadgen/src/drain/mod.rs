@@ -148,7 +148,7 @@ fn copied(mut objects: Vec<InputObject>, now: Now) -> (Harness, Vec<String>) {
     // Pods do not change while the budgets are counted.
     options.latency.pod_startup = Latency::Constant(HOUR_NS);
     options.latency.pod_termination = Latency::Constant(HOUR_NS);
-    let controllers = Controllers::of(Rows::installed(), &["disruption"]);
+    let controllers = Controllers::from_words(Rows::installed(), &["disruption"]);
     options.services.controllers = controllers.expect("the disruption controller exists");
     let harness = Harness::new(&options).starting_at(now.wall_ns);
     let mut all: Vec<InputObject> = missing_namespaces(&objects).collect();
@@ -247,7 +247,7 @@ fn budgets(cluster: &Cluster) -> Vec<Budget> {
     let objects = items
         .iter()
         .filter_map(|it| it.downcast_ref::<DynamicObject>());
-    objects.map(Budget::of).collect()
+    objects.map(Budget::from_object).collect()
 }
 
 fn selects(budget: &Budget, pod: &Pod) -> bool {

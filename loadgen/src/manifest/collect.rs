@@ -272,7 +272,7 @@ impl Collector {
             };
             (self.file, self.document) = (origin.file as usize, origin.document);
             let value = Value::Object(members);
-            let decoded = decode::of_kind(*kind, Tape::of(&value).root(), &self.checked);
+            let decoded = decode::of_kind(*kind, Tape::new(&value).root(), &self.checked);
             let (object, unknown) = decoded.map_err(|error| {
                 let wrong = Wrong {
                     position: None,
@@ -546,7 +546,7 @@ fn decode_members(
     checked: &CheckedSpecs,
 ) -> Decoded {
     let value = Value::Object(members);
-    decode::object(Tape::of(&value).root(), list, checked)
+    decode::object(Tape::new(&value).root(), list, checked)
 }
 
 /// Enters a number under its hash, or returns the number of an equal entry.

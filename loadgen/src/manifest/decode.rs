@@ -139,7 +139,7 @@ pub(super) fn of_kind(
             problem,
         })?;
         unknown = unknown::with_dropped(&object, &document.unknown);
-        object = read(document.kind, Tape::of(&document.members).root())?;
+        object = read(document.kind, Tape::new(&document.members).root())?;
     }
     drop_ephemeral_containers(&mut object, value);
     check::default_and_check(&mut object, checked)?;
@@ -150,7 +150,7 @@ fn read(kind: Kind, value: JsonValue<'_>) -> Result<InputObject, DecodeError> {
     let typed = TYPED.into_iter().find(|(known, _)| *known == kind);
     let read = match typed {
         Some((_, read)) => Some(read),
-        None => workloads::of(kind).and_then(|workload| workload.typed()),
+        None => workloads::for_kind(kind).and_then(|workload| workload.typed()),
     };
     let mut object = match read {
         Some(read) => read(value)?,
@@ -310,7 +310,7 @@ fn classify(text: TypeText<'_>, kinds: Kinds) -> Result<Classified, DecodeError>
     let is_taken = |known: &Kind| {
         kinds == Kinds::Served
             || Kind::TYPED.contains(known)
-            || workloads::of(*known).is_some()
+            || workloads::for_kind(*known).is_some()
             || OTHERS.contains(&known.name()) && !is_foreign_revision(*known, text.value)
     };
     let Some(known) = kind_named(kind_text).filter(is_taken) else {
@@ -350,7 +350,9 @@ fn is_foreign_revision(kind: Kind, value: JsonValue<'_>) -> bool {
     let mut owners = owners.into_iter().flat_map(|owners| owners.items());
     let is_known = |owner: JsonValue<'_>| {
         let kind = owner.get("kind").and_then(|kind| kind.as_str());
-        kind.and_then(kind_named).and_then(workloads::of).is_some()
+        kind.and_then(kind_named)
+            .and_then(workloads::for_kind)
+            .is_some()
     };
     kind == Kind::CONTROLLER_REVISION && owners.any(|owner| !is_known(owner))
 }

@@ -113,7 +113,7 @@ fn load_kinds(
         } else {
             let name = path.display().to_string();
             let reader = BufReader::with_capacity(BUFFER_BYTES, open(path, &name)?);
-            read_file(reader, &name, Format::of(path), &mut collector)?;
+            read_file(reader, &name, Format::from_path(path), &mut collector)?;
         }
     }
     collector.end()?;
@@ -123,7 +123,7 @@ fn load_kinds(
     let is_wanted = |object: &InputObject| {
         kinds == Kinds::Served
             || !matches!(object, InputObject::Dynamic(_))
-            || workloads::of(object.kind()).is_some()
+            || workloads::for_kind(object.kind()).is_some()
     };
     if !objects.iter().any(is_wanted) {
         let found = counts.ignored.iter().chain(&counts.taken);
@@ -191,7 +191,7 @@ enum Format {
 }
 
 impl Format {
-    fn of(path: &Path) -> Format {
+    fn from_path(path: &Path) -> Format {
         match path.extension().and_then(|extension| extension.to_str()) {
             Some("yaml" | "yml") => Format::Yaml,
             Some("json") => Format::Json,

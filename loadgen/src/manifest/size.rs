@@ -38,7 +38,7 @@ pub(super) fn of_input(objects: &[InputObject]) -> InputSize {
             InputObject::Pod(_) => {}
             other => {
                 let (meta, object) = (other.metadata(), other.as_object());
-                let workload = workloads::of(other.kind());
+                let workload = workloads::for_kind(other.kind());
                 size.workloads
                     .extend(workload.map(|workload| workload.kind()));
                 let pods = workload.and_then(|workload| workload.pods());
@@ -94,11 +94,11 @@ pub(super) fn of_input(objects: &[InputObject]) -> InputSize {
             .is_some_and(|node| !schedulable.contains(&**node))
         {
             size.places += 1;
-            specs.of(&pod.spec).placed += 1;
+            specs.entry(&pod.spec).placed += 1;
         }
         if is_counted_by_itself(pod, &owner_namespaces) {
             size.pods += 1;
-            specs.of(&pod.spec).pods += 1;
+            specs.entry(&pod.spec).pods += 1;
         }
     }
     size.specs = specs.by_address.into_values().collect();
@@ -128,7 +128,7 @@ impl Specs {
         match object {
             InputObject::Owner(owner) => {
                 if let Some(template) = owner.template() {
-                    self.of(&template.spec).pods += pods;
+                    self.entry(&template.spec).pods += pods;
                 }
             }
             InputObject::Dynamic(object) => {
@@ -141,7 +141,7 @@ impl Specs {
         }
     }
 
-    fn of(&mut self, spec: &Arc<PodSpec>) -> &mut PodsOfSpec {
+    fn entry(&mut self, spec: &Arc<PodSpec>) -> &mut PodsOfSpec {
         let known = self.by_address.entry(Arc::as_ptr(spec));
         known.or_insert_with(|| PodsOfSpec {
             spec: Arc::clone(spec),

@@ -83,7 +83,7 @@ fn read_whole(
                 }
                 error
             })?;
-            Tape::of(&read)
+            Tape::new(&read)
         }
     };
     if tape.root().is_null() {

@@ -100,7 +100,7 @@ impl Items {
             let taken = collector.take_items(first_index, decoded, in_file);
             kindless.extend(taken.map_err(|(at, mut error)| {
                 let is_last = chunk.is_whole && chunks.is_at_end;
-                let open = OpenEnd::of(&items, &end, &chunk);
+                let open = OpenEnd::find(&items, &end, &chunk);
                 let open = open.filter(|end| is_last && end.item == at);
                 if let Some(end) = open
                     && !members.contains_key("kind")
@@ -212,12 +212,12 @@ pub(super) fn open_end(chunk: &Chunk) -> Option<OpenEnd> {
     };
     forget(&mut items, list.line.end);
     let (cut, end) = list.cut(&items);
-    OpenEnd::of(&cut, &end, &items)
+    OpenEnd::find(&cut, &end, &items)
 }
 
 impl OpenEnd {
     /// Returns the last of the items if nothing follows it.
-    fn of(items: &[Item], end: &End, chunk: &Chunk) -> Option<OpenEnd> {
+    fn find(items: &[Item], end: &End, chunk: &Chunk) -> Option<OpenEnd> {
         let last = items.last()?;
         let written = chunk.text.trim_ascii_end();
         let lines = written.iter().filter(|b| **b == b'\n').count() as u64;
@@ -313,7 +313,7 @@ pub(super) fn decode_item(
         return decode::item(tape.root(), list, checked);
     }
     match read_value(text) {
-        Ok(value) => decode::item(Tape::of(&value).root(), list, checked),
+        Ok(value) => decode::item(Tape::new(&value).root(), list, checked),
         Err(error) => wrong(error.place, error.problem),
     }
 }

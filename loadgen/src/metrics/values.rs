@@ -45,7 +45,7 @@ impl Found {
 
 impl MetricValues {
     /// Returns the metrics of a run.
-    pub fn of(result: &impl Serialize) -> MetricValues {
+    pub fn from_result(result: &impl Serialize) -> MetricValues {
         let json = serde_json::to_value(result).expect("the keys of a result are strings");
         MetricValues { json }
     }

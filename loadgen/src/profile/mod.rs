@@ -93,7 +93,7 @@ impl Sampler {
         let report = self.guard.report().build_unresolved();
         drop(self.guard);
         let report = report.map_err(|error| ProfileError::Report(error.to_string()))?;
-        let profile = Profile::of(report, self.hertz);
+        let profile = Profile::from_report(report, self.hertz);
         if profile.samples == 0 {
             let period_ms = 1000.0 / f64::from(self.hertz);
             return Err(ProfileError::Empty { period_ms });
@@ -119,12 +119,12 @@ impl std::fmt::Debug for Profile {
 }
 
 impl Profile {
-    fn of(report: UnresolvedReport, hertz: u16) -> Profile {
+    fn from_report(report: UnresolvedReport, hertz: u16) -> Profile {
         let mut names = Names::new();
         let mut samples = 0;
         let mut data = Vec::new();
         for (stack, count) in report.data {
-            let calls = names.of(stack.frames.iter().map(|frame| frame.ip), |depth| {
+            let calls = names.functions(stack.frames.iter().map(|frame| frame.ip), |depth| {
                 let mut alone = stack.clone();
                 alone.frames.truncate(depth + 1);
                 alone.frames.drain(..depth);

@@ -29,7 +29,7 @@ impl Names {
     /// Returns the functions of a stack, innermost first, without those that have no name.
     /// `addresses` are as sampled; `resolve` finds the symbol at an index of `addresses`, if its
     /// name is not known.
-    pub(super) fn of(
+    pub(super) fn functions(
         &mut self,
         addresses: impl Iterator<Item = usize>,
         resolve: impl Fn(usize) -> Option<Symbol>,

@@ -133,7 +133,7 @@ pub struct Alternative {
 
 impl Alternative {
     /// Returns the result of a run with these settings.
-    pub fn of(with: String, result: &RunResult) -> Alternative {
+    pub fn new(with: String, result: &RunResult) -> Alternative {
         let phases = result.phases.iter().filter(|phase| !phase.set_up);
         let down = phases.clone().map(|phase| phase.pods_down_peak).max();
         let seconds = phases.map(|phase| phase.seconds).sum();

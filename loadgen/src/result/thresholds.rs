@@ -12,7 +12,7 @@ pub fn apply(result: &mut RunResult, thresholds: &[Threshold]) {
     if thresholds.is_empty() {
         return;
     }
-    let metrics = MetricValues::of(result);
+    let metrics = MetricValues::from_result(result);
     let outcomes = thresholds
         .iter()
         .map(|threshold| threshold.outcome(&metrics));

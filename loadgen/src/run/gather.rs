@@ -304,7 +304,7 @@ fn by_phase(
     for (number, phase) in phases.iter_mut().enumerate() {
         let of = |durations: &ByPhase| {
             durations
-                .of(number)
+                .get(number)
                 .map_or_else(Quantiles::default, seconds)
         };
         phase.convergence_seconds = of(convergence);

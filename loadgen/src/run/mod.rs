@@ -186,7 +186,7 @@ impl Engine {
         let counts_budgets = has_budgets && scenario.evicts_pods();
         let is_needed = |row: &ControllerRow| {
             let is_there = |kind| {
-                let workload = workloads::of(kind);
+                let workload = workloads::for_kind(kind);
                 workload.is_some_and(|workload| settings.generates(workload))
                     || objects.iter().any(|object| object.kind() == kind)
             };

@@ -28,7 +28,7 @@ pub enum Amount {
 impl Amount {
     /// Returns the number for ReplicaSet `number` of the step's `count`, with this `share`; `burst`
     /// comes from the settings.
-    pub(crate) fn of(
+    pub(crate) fn resolve(
         self,
         (number, count): (u64, u64),
         share: i32,
@@ -37,7 +37,7 @@ impl Amount {
     ) -> i32 {
         let part = |percent: Percent| {
             let whole = u64::try_from(share).unwrap_or(0);
-            i32::try_from(percent.of(whole)).unwrap_or(i32::MAX)
+            i32::try_from(percent.share(whole)).unwrap_or(i32::MAX)
         };
         let extra = |pods: u32| {
             let count = count.max(1);
@@ -120,7 +120,7 @@ impl Which {
     pub const ALL: Which = Which::Share(Percent(1.0));
 
     /// Returns the size of the selection from `all`, which it does not exceed.
-    pub fn of(self, all: u64) -> u64 {
+    pub fn resolve(self, all: u64) -> u64 {
         match self {
             Which::Share(percent) => percent.some_of(all).min(all),
             Which::First(count) => count.min(all),
@@ -178,7 +178,7 @@ mod tests {
         let mut random = fastrand::Rng::with_seed(1);
         text.parse::<Amount>()
             .unwrap()
-            .of(place, share, 500, &mut random)
+            .resolve(place, share, 500, &mut random)
     }
 
     #[test]
@@ -197,7 +197,7 @@ mod tests {
         let mut random = fastrand::Rng::with_seed(3);
         let between = "50%..150%".parse::<Amount>().unwrap();
         let drawn: Vec<i32> = (0..1_000)
-            .map(|_| between.of((0, 1), 10, 0, &mut random))
+            .map(|_| between.resolve((0, 1), 10, 0, &mut random))
             .collect();
         assert_eq!(drawn.iter().min(), Some(&5));
         assert_eq!(drawn.iter().max(), Some(&15));
@@ -211,8 +211,8 @@ mod tests {
         for text in ["-1", "+", "+-3", "half", "150%..50%", "5.5"] {
             assert!(text.parse::<Amount>().is_err(), "{text}");
         }
-        assert_eq!("20%".parse::<Which>().unwrap().of(11), 3);
-        assert_eq!("3".parse::<Which>().unwrap().of(2), 2);
+        assert_eq!("20%".parse::<Which>().unwrap().resolve(11), 3);
+        assert_eq!("3".parse::<Which>().unwrap().resolve(2), 2);
         assert!("some".parse::<Which>().unwrap_err().contains("20%"));
     }
 }

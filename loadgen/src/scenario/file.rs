@@ -211,7 +211,8 @@ fn check(scenario: &Scenario) -> Result<(), Breach> {
         );
     }
     let created = scenario.creations();
-    let rolls_out = |kind: &Kind| workloads::of(*kind).is_some_and(|it| it.rollouts().is_some());
+    let rolls_out =
+        |kind: &Kind| workloads::for_kind(*kind).is_some_and(|it| it.rollouts().is_some());
     let maker = created
         .iter()
         .map(|(kind, _)| kind)

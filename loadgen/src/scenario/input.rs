@@ -52,6 +52,6 @@ fn has(input: &InputSize, is_meant: impl Fn(&Workload) -> bool) -> bool {
     let mut known = input
         .workloads
         .iter()
-        .filter_map(|kind| workloads::of(*kind));
+        .filter_map(|kind| workloads::for_kind(*kind));
     known.any(|workload| is_meant(&workload))
 }

@@ -13,7 +13,7 @@ use super::definition::Group;
 pub fn group_sizes(groups: &[Group], pods: u64) -> Vec<(u64, i32)> {
     let sizes = groups.iter().map(|group| {
         let each = group.pods_each.0.max(1);
-        let sets = (group.share.of(pods) + each / 2) / each;
+        let sets = (group.share.share(pods) + each / 2) / each;
         (sets.max(1), i32::try_from(each).unwrap_or(i32::MAX))
     });
     sizes.collect()

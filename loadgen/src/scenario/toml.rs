@@ -11,7 +11,7 @@ use toml::de::{DeTable, DeValue};
 /// # Errors
 /// The text is not TOML, or has a number beyond 64 bits.
 pub(super) fn read(text: &str) -> Result<Located, Mistake> {
-    let lines = Lines::of(text);
+    let lines = Lines::new(text);
     let table = DeTable::parse(text).map_err(|error| Mistake {
         place: error.span().map(|span| lines.place(span)),
         problem: error.message().trim().to_owned(),
@@ -31,7 +31,7 @@ struct Lines {
 }
 
 impl Lines {
-    fn of(text: &str) -> Lines {
+    fn new(text: &str) -> Lines {
         let starts = text.match_indices('\n').map(|(at, _)| at + 1);
         Lines {
             starts: std::iter::once(0).chain(starts).collect(),

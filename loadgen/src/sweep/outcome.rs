@@ -103,7 +103,7 @@ fn cell(
     metrics: &[MetricName],
     thresholds: &[Threshold],
 ) -> Cell {
-    let found: Vec<MetricValues> = results.iter().map(MetricValues::of).collect();
+    let found: Vec<MetricValues> = results.iter().map(MetricValues::from_result).collect();
     let median_of = |name: &MetricName| {
         let values: Vec<f64> = found
             .iter()

@@ -36,7 +36,7 @@ pub struct Spread {
 
 impl Spread {
     /// Computes the spread of these values; `None` without values.
-    pub fn of(values: &[f64]) -> Option<Spread> {
+    pub fn from_values(values: &[f64]) -> Option<Spread> {
         let median = median(values)?;
         let runs = values.len() as f64;
         let mean = values.iter().sum::<f64>() / runs;
@@ -64,11 +64,11 @@ pub struct Row {
 
 /// Returns every metric that any of the results has, in the order of the catalogue.
 pub fn rows(results: &[RunResult]) -> Vec<Row> {
-    let all: Vec<MetricValues> = results.iter().map(MetricValues::of).collect();
+    let all: Vec<MetricValues> = results.iter().map(MetricValues::from_result).collect();
     let names = MetricValues::names_of_all(&all).into_iter();
     let row = |metric: MetricName| {
         let values = all.iter().filter_map(|one| one.find(&metric).value);
-        let spread = Spread::of(&values.collect::<Vec<f64>>())?;
+        let spread = Spread::from_values(&values.collect::<Vec<f64>>())?;
         Some(Row { metric, spread })
     };
     names.filter_map(row).collect()
@@ -240,12 +240,12 @@ mod tests {
 
     #[test]
     fn the_deviation_is_that_of_a_sample() {
-        assert_eq!(Spread::of(&[]), None);
-        let one = Spread::of(&[4.0]).unwrap();
+        assert_eq!(Spread::from_values(&[]), None);
+        let one = Spread::from_values(&[4.0]).unwrap();
         assert_eq!((one.runs, one.mean, one.deviation), (1, 4.0, None));
         // Squares 9 + 1 + 1 + 1 + 0 + 0 + 4 + 16 over 7.
         let values = [2.0, 4.0, 4.0, 4.0, 5.0, 5.0, 7.0, 9.0];
-        let spread = Spread::of(&values).unwrap();
+        let spread = Spread::from_values(&values).unwrap();
         let deviation = spread.deviation.unwrap();
         assert!((deviation - (32.0_f64 / 7.0).sqrt()).abs() < 1e-12);
         let Spread { mean, min, max, .. } = spread;
@@ -262,7 +262,7 @@ mod tests {
         };
         let elapsed: Vec<f64> = results.iter().map(|one| one.elapsed_seconds).collect();
         let spread = row("elapsed_seconds").spread;
-        assert_eq!(Some(spread), Spread::of(&elapsed));
+        assert_eq!(Some(spread), Spread::from_values(&elapsed));
         assert!(spread.deviation.unwrap() > 0.0);
         let text = table(&rows);
         for words in [

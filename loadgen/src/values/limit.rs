@@ -26,15 +26,15 @@ impl Limit {
 
     /// Returns the limit for `pods`, rounded up, as Kubernetes does for `maxSurge`.
     pub(crate) fn rounded_up(self, pods: i32) -> i32 {
-        self.of(pods, Percent::some_of)
+        self.resolve(pods, Percent::some_of)
     }
 
     /// Returns the limit for `pods`, rounded down, as Kubernetes does for `maxUnavailable`.
     pub(crate) fn rounded_down(self, pods: i32) -> i32 {
-        self.of(pods, Percent::of)
+        self.resolve(pods, Percent::share)
     }
 
-    fn of(self, pods: i32, part: fn(Percent, u64) -> u64) -> i32 {
+    fn resolve(self, pods: i32, part: fn(Percent, u64) -> u64) -> i32 {
         match self {
             Limit::Share(share) => {
                 let part = part(share, u64::try_from(pods).unwrap_or(0));

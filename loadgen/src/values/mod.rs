@@ -187,7 +187,7 @@ impl ValueEnum for EngineName {
 impl Percent {
     /// Returns this share of `whole`, rounded down; a result that differs from an integer only by
     /// rounding errors counts as this integer.
-    pub fn of(self, whole: u64) -> u64 {
+    pub fn share(self, whole: u64) -> u64 {
         self.exactly(whole).floor() as u64
     }
 
@@ -241,10 +241,10 @@ mod tests {
         ] {
             assert_eq!(text.parse::<Percent>().unwrap().to_string(), text);
         }
-        assert_eq!("30%".parse::<Percent>().unwrap().of(1_000), 300);
-        assert_eq!("0.7%".parse::<Percent>().unwrap().of(1_000), 7);
-        assert_eq!("29%".parse::<Percent>().unwrap().of(100), 29);
-        assert_eq!("50%".parse::<Percent>().unwrap().of(3), 1);
+        assert_eq!("30%".parse::<Percent>().unwrap().share(1_000), 300);
+        assert_eq!("0.7%".parse::<Percent>().unwrap().share(1_000), 7);
+        assert_eq!("29%".parse::<Percent>().unwrap().share(100), 29);
+        assert_eq!("50%".parse::<Percent>().unwrap().share(3), 1);
         assert_eq!("50%".parse::<Percent>().unwrap().some_of(3), 2);
         assert_eq!("0%".parse::<Percent>().unwrap().some_of(3), 0);
         for text in ["30", "-1%", "x%", "NaN%", "1e99%"] {

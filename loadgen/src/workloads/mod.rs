@@ -346,7 +346,7 @@ pub(crate) fn names() -> Vec<&'static str> {
 
 /// Returns the operations on the pods of a kind; `None` if its objects are not controllers of pods.
 pub(crate) fn pods_of(kind: Kind) -> Option<&'static dyn OwnsPods> {
-    of(kind)?.pods()
+    for_kind(kind)?.pods()
 }
 
 /// Returns the templates of the claims that controllers create for the pods of an object.
@@ -374,7 +374,7 @@ pub(crate) fn owners_in_words(count: impl Fn(Kind) -> u64) -> String {
 }
 
 /// Returns the workload of a kind.
-pub(crate) fn of(kind: Kind) -> Option<Workload> {
+pub(crate) fn for_kind(kind: Kind) -> Option<Workload> {
     ALL.into_iter().find(|workload| workload.kind() == kind)
 }
 
@@ -400,8 +400,8 @@ pub(crate) fn default_kind() -> (Kind, Sizes) {
 /// Returns the flags that size the generated objects of a kind: its own, or those of the objects
 /// its controller creates.
 pub(crate) fn sizes_of(kind: Kind) -> Sizes {
-    let workload = of(kind);
-    let made = |it: Workload| it.makes().and_then(|makes| of(makes.kind)?.sizes());
+    let workload = for_kind(kind);
+    let made = |it: Workload| it.makes().and_then(|makes| for_kind(makes.kind)?.sizes());
     let own = workload.and_then(|it| it.sizes().or_else(|| made(it)));
     own.unwrap_or_else(|| default_kind().1)
 }

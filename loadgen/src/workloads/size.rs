@@ -8,7 +8,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::ser::SerializeMap as _;
 use serde::{Serialize, Serializer};
 
-use super::{ALL, Sizes, Workload, of};
+use super::{ALL, Sizes, Workload, for_kind};
 use crate::units::counted;
 use crate::values::{Bytes, Cores};
 
@@ -94,7 +94,7 @@ impl WorkloadCount {
     /// Returns the workload that these flags belong to.
     fn sized(&self) -> Workload {
         let has_flags = |it: &Workload| it.sizes() == Some(self.sizes);
-        let is_own = of(self.kind).filter(has_flags);
+        let is_own = for_kind(self.kind).filter(has_flags);
         let mut all = ALL.into_iter();
         is_own
             .or_else(|| all.find(has_flags))

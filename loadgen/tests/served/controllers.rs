@@ -13,7 +13,7 @@ use super::*;
 fn serve(controllers: &[&str]) -> (Served, Client) {
     let mut options = ServeOptions::default();
     options.sim.services.controllers =
-        Controllers::of(Rows::installed(), controllers).expect("the controllers exist");
+        Controllers::from_words(Rows::installed(), controllers).expect("the controllers exist");
     let served = Served::start(options).expect("without files nothing can be refused");
     let client = Client::new(served.api().clone(), "default");
     (served, client)
@@ -147,7 +147,7 @@ async fn metrics_of_every_running_controller_are_served() {
     let mut options = options();
     let controllers = ["*", "-replicationcontroller"];
     options.sim.services.controllers =
-        Controllers::of(Rows::installed(), &controllers).expect("the controllers exist");
+        Controllers::from_words(Rows::installed(), &controllers).expect("the controllers exist");
     let served = Served::start(options).expect("without files nothing can be refused");
     create(&served, SETS, set("web", 3)).await;
     let (code, text) = send_for_text(&served, "GET", "/metrics", Value::Null).await;
@@ -213,7 +213,7 @@ pub(super) fn serve_virtual(controllers: &[&str]) -> Served {
     let mut options = options();
     options.rules.pod_events = false;
     options.sim.services.controllers =
-        Controllers::of(Rows::installed(), controllers).expect("the controllers exist");
+        Controllers::from_words(Rows::installed(), controllers).expect("the controllers exist");
     Served::start(options).expect("without files nothing can be refused")
 }
 

@@ -19,7 +19,7 @@ fn whole(engine: EngineKind, controllers: &[&str]) -> ServeOptions {
     };
     let services = &mut options.sim.services;
     services.controllers =
-        Controllers::of(Rows::installed(), controllers).expect("the controllers exist");
+        Controllers::from_words(Rows::installed(), controllers).expect("the controllers exist");
     services.plugins = Plugins::ALL;
     options
 }

@@ -231,7 +231,8 @@ async fn a_file_creates_the_same_objects_as_a_request() {
     };
     let options = || {
         let mut options = options_without_nodes();
-        let none = Controllers::of(Rows::installed(), &["-podgc"]).expect("the kind is known");
+        let none =
+            Controllers::from_words(Rows::installed(), &["-podgc"]).expect("the kind is known");
         options.sim.services.controllers = none;
         options
     };

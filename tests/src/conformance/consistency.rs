@@ -13,7 +13,7 @@ static OTHER: ResourceType = ResourceType {
     ..ResourceType::DEFAULT
 };
 
-const KINDS: [Kind; 3] = [Kind::POD, Kind::REPLICA_SET, Kind::of(&OTHER)];
+const KINDS: [Kind; 3] = [Kind::POD, Kind::REPLICA_SET, Kind::from_row(&OTHER)];
 
 /// Runs one case.
 pub(super) fn run(case: &mut Fields) -> Result<(), String> {
@@ -43,7 +43,7 @@ fn run_op(
         "StoreAt" => {
             let place = place(op)?;
             let version = ResourceVersion::new(&op.text("resourceVersion")?);
-            if KINDS[place] != Kind::of(&OTHER) {
+            if KINDS[place] != Kind::from_row(&OTHER) {
                 reached[place] = version;
             }
         }

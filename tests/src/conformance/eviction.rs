@@ -29,7 +29,9 @@ pub(super) fn run(case: &mut Fields) -> Result<(), String> {
         budgets: case.all("budgets", pdb::budget)?,
         pod_deletes: Answers::new(case.texts("podDeletes")?),
         budget_puts: Answers::new(case.texts("budgetPuts")?),
-        budget_gets: Answers::new(case.all("budgetGets", |status| Ok(BudgetStatus::of(&status)))?),
+        budget_gets: Answers::new(
+            case.all("budgetGets", |status| Ok(BudgetStatus::from_json(&status)))?,
+        ),
         dry_run: if in_body.is_empty() {
             in_query.clone()
         } else {

@@ -65,7 +65,7 @@ pub(super) fn now(case: &mut Fields) -> Result<Now, String> {
 
 /// Decodes a budget.
 pub(super) fn budget(value: Value) -> Result<Budget, String> {
-    budget_object(value).map(|object| Budget::of(&object))
+    budget_object(value).map(|object| Budget::from_object(&object))
 }
 
 fn budget_object(value: Value) -> Result<DynamicObject, String> {

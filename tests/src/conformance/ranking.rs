@@ -122,7 +122,7 @@ fn ranked(pods: &[Pod], related: &[Pod]) -> (Vec<RankFields>, NodeCounts) {
     }
     let fields = pods
         .iter()
-        .map(|pod| RankFields::of(pod, number(pod)))
+        .map(|pod| RankFields::from_pod(pod, number(pod)))
         .collect();
     (fields, counts)
 }

@@ -212,7 +212,7 @@ struct Api {
 
 impl Api {
     fn answer(&mut self, request: &Request) -> Result<Answer, String> {
-        let info = RequestInfo::of(request);
+        let info = RequestInfo::from_request(request);
         let (kind, namespace, name) = match request {
             Request::Get {
                 kind,
@@ -302,7 +302,7 @@ mod tests {
                 matches!(sample.request, Request::Get { .. } | Request::Delete { .. });
             assert_eq!(answer.is_ok(), is_recorded, "{:?}", sample.request);
             // A request for another resource differs from the recorded ones.
-            let resource = RequestInfo::of(&sample.request)
+            let resource = RequestInfo::from_request(&sample.request)
                 .kind
                 .map(|kind| kind.resource());
             let noted = api.requests.first().and_then(|it| it["resource"].as_str());

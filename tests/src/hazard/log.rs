@@ -186,7 +186,7 @@ impl Observer<Controller> for EventLog {
     ) {
         self.checker.sends(sync, controller, request, place, now);
         self.state().sync(sync).requests.push(RequestRecord {
-            call: Call::of(request),
+            call: Call::from_request(request),
             batch: place.batch,
             name: pod_name(request).to_owned(),
             answer: None,
@@ -199,7 +199,7 @@ impl Observer<Controller> for EventLog {
             Answer::Failed(error) => Err(error.code),
             _ => Ok(()),
         };
-        let (call, name) = (Call::of(request), pod_name(request));
+        let (call, name) = (Call::from_request(request), pod_name(request));
         let mut state = self.state();
         // The creates of a batch are all alike, so any unanswered one will do.
         let mut sent = state.sync(sync).requests.iter_mut().rev();
@@ -222,7 +222,7 @@ impl CommitObserver for EventLog {
     fn committed(&self, commit: &Commit) {
         self.checker.committed(commit);
         let mut state = self.state();
-        let (write, object) = if let Some((old, new)) = commit.of::<Pod>() {
+        let (write, object) = if let Some((old, new)) = commit.downcast::<Pod>() {
             state.recount(commit.change, old, new);
             (write_of(commit.change, old, new), None)
         } else if commit.old.is_some() && commit.new.kind() == Kind::REPLICA_SET {

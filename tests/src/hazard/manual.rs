@@ -70,11 +70,11 @@ impl ManualController {
             wall_ns: 1_767_225_600_000_000_000,
         };
         cluster.create(namespace, now).expect("the name is free");
-        ManualController::of(cluster, now)
+        ManualController::at(cluster, now)
     }
 
     /// Creates a controller for the cluster that has seen nothing yet.
-    pub fn of(cluster: Arc<Cluster>, now: Now) -> ManualController {
+    pub fn at(cluster: Arc<Cluster>, now: Now) -> ManualController {
         let options = ControllerOptions::new(Kind::REPLICA_SET);
         let (controller, owners) = Controller::alone(options, Arc::new(PodCache::new()));
         ManualController {
@@ -144,7 +144,7 @@ impl ManualController {
         let client = Client::new(Arc::clone(&self.cluster), None);
         let mut counted = ApiCalls::default();
         let mut server = |request: &Request, now: Now| {
-            calls.push(Call::of(request));
+            calls.push(Call::from_request(request));
             intercept(request).unwrap_or_else(|| client.carry_out(request, &mut counted, now))
         };
         let progress = driver.begin(&*self.controller, 0, key, &mut server, self.now);

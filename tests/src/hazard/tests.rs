@@ -20,7 +20,8 @@ fn a_hazard_that_never_converges_is_detected() {
 fn a_violated_invariant_ends_the_hazard_immediately() {
     let mut sim = Harness::new();
     // The checker does not know that the controller will miss the pod.
-    sim.connection().drop_events(StreamKind::of(Kind::POD), 1);
+    sim.connection()
+        .drop_events(StreamKind::from_kind(Kind::POD), 1);
     sim.create_set(idle_set("web", 3));
     sim.run(minutes(6));
     sim.touch("web");

@@ -42,7 +42,10 @@ fn there_is_a_sample_of_every_kind_of_request() {
     let samples = samples(&furnished());
     let sorts: BTreeSet<usize> = samples.iter().map(|it| sort(&it.request)).collect();
     assert_eq!(sorts, (0..SORTS).collect());
-    let calls: BTreeSet<Call> = samples.iter().map(|it| Call::of(&it.request)).collect();
+    let calls: BTreeSet<Call> = samples
+        .iter()
+        .map(|it| Call::from_request(&it.request))
+        .collect();
     let mut all = BTreeSet::from(Call::ALL);
     // Not a request of a sync.
     all.remove(&Call::WriteEvent);
@@ -57,7 +60,7 @@ fn the_client_executes_and_counts_each_request() {
     let mut expected = BTreeMap::new();
     for sample in samples(&cluster) {
         let Sample { request, .. } = &sample;
-        assert_eq!(RequestInfo::of(request).to_string(), sample.info);
+        assert_eq!(RequestInfo::from_request(request).to_string(), sample.info);
         let before = state(&cluster);
         let answer = client.carry_out(request, &mut calls, NOW);
         assert_eq!(words(&answer), sample.answer, "{request:?}");
@@ -224,7 +227,7 @@ fn concurrent_sequences_do_not_wait_for_each_other() {
             let calls = &calls;
             let sequences = sequences.into_iter().map(async |requests| {
                 for request in requests {
-                    let verb = RequestInfo::of(&request).verb;
+                    let verb = RequestInfo::from_request(&request).verb;
                     let _answer = calls.request(request).await;
                     let ms = (calls.now().mono_ns - begun_ns) / 1_000_000;
                     out.lock().expect("no thread panics").push((verb, ms));

@@ -86,13 +86,13 @@ pub(crate) fn with_program(program: &Path, test: impl FnOnce(&Served)) {
     let folder = TempDir::new().expect("a folder for temporary files");
     let server = Server::start_program(program, folder.path(), "127.0.0.1:0", &[]);
     let (release, version) = RELEASES[0];
-    test(&Served::of(Some(server), folder, release, version));
+    test(&Served::new(Some(server), folder, release, version));
 }
 
 /// Runs a test with kubectl 1.32 on the cluster of the kubeconfig `config` in a folder.
 pub(crate) fn with_kubeconfig(folder: TempDir, test: impl FnOnce(&Served)) {
     let (release, version) = RELEASES[0];
-    test(&Served::of(None, folder, release, version));
+    test(&Served::new(None, folder, release, version));
 }
 
 /// Runs a test only with kubectl 1.32.
@@ -141,10 +141,15 @@ impl Served {
     fn start(release: &'static str, version: &str, arguments: &[&str]) -> Served {
         let folder = TempDir::new().expect("a folder for temporary files");
         let server = Server::start(folder.path(), "127.0.0.1:0", arguments);
-        Served::of(Some(server), folder, release, version)
+        Served::new(Some(server), folder, release, version)
     }
 
-    fn of(server: Option<Server>, folder: TempDir, release: &'static str, version: &str) -> Served {
+    fn new(
+        server: Option<Server>,
+        folder: TempDir,
+        release: &'static str,
+        version: &str,
+    ) -> Served {
         let served = Served {
             server,
             release,

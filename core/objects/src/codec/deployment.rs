@@ -237,15 +237,18 @@ mod tests {
     fn a_deployment_survives_the_untyped_form() {
         let untyped = DynamicObject::from_json(Kind::DEPLOYMENT, full()).unwrap();
         let object: AnyObject = Arc::new(untyped);
-        let deployment = Deployment::of(&object).unwrap();
+        let deployment = Deployment::from_object(&object).unwrap();
         assert_eq!(deployment.to_json(), full());
         assert_eq!(deployment.to_untyped().to_json(), full());
         let typed: AnyObject = deployment.clone();
-        assert!(Arc::ptr_eq(&Deployment::of(&typed).unwrap(), &deployment));
+        assert!(Arc::ptr_eq(
+            &Deployment::from_object(&typed).unwrap(),
+            &deployment
+        ));
         let pod: AnyObject = Arc::new(crate::Pod::default());
-        assert!(Deployment::of(&pod).is_none());
+        assert!(Deployment::from_object(&pod).is_none());
         let other: AnyObject = Arc::new(DynamicObject::new(Kind::EVENT));
-        assert!(Deployment::of(&other).is_none());
+        assert!(Deployment::from_object(&other).is_none());
     }
 
     #[test]

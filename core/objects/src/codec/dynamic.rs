@@ -15,7 +15,7 @@ impl DynamicObject {
     /// Fails if the value is not an object, the object is of another kind, or a member has a wrong
     /// type.
     pub fn from_json(kind: Kind, value: Value) -> Result<DynamicObject, DecodeError> {
-        DynamicObject::read(kind, Tape::of(&value).root())
+        DynamicObject::read(kind, Tape::new(&value).root())
     }
 
     /// Like [`from_json`](DynamicObject::from_json), for a value of a tape.

@@ -20,7 +20,7 @@ impl ObjectMeta {
     /// # Errors
     /// Fails if a member has a wrong type.
     pub fn from_json(value: Value) -> Result<ObjectMeta, DecodeError> {
-        ObjectMeta::read(Tape::of(&value).root(), &Path::ROOT)
+        ObjectMeta::read(Tape::new(&value).root(), &Path::ROOT)
     }
 
     pub(super) fn read(value: JsonValue<'_>, path: &Path<'_>) -> Result<ObjectMeta, DecodeError> {
@@ -91,7 +91,7 @@ impl OwnerReference {
     /// # Errors
     /// Fails if the value is not an object or a member has a wrong type.
     pub fn from_json(value: Value) -> Result<OwnerReference, DecodeError> {
-        OwnerReference::read(Tape::of(&value).root(), &Path::ROOT)
+        OwnerReference::read(Tape::new(&value).root(), &Path::ROOT)
     }
 
     fn read(value: JsonValue<'_>, path: &Path<'_>) -> Result<OwnerReference, DecodeError> {

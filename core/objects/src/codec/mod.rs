@@ -142,7 +142,7 @@ pub(crate) mod testing {
     /// Reads a pod spec. Returns it with the name of the pod's own volume, which was taken out of
     /// it.
     pub(crate) fn read_spec(spec: &Value) -> Result<(PodSpec, Option<TokenVolume>), DecodeError> {
-        let read = ReadSpec::read(Tape::of(spec).root(), &Path::ROOT, None)?;
+        let read = ReadSpec::read(Tape::new(spec).root(), &Path::ROOT, None)?;
         Ok((PodSpec::clone(&read.spec), read.token_volume))
     }
 

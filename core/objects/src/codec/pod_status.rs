@@ -41,7 +41,7 @@ impl PodStatus {
     /// # Errors
     /// Fails if a member has a wrong type.
     pub fn from_json(value: Value) -> Result<PodStatus, DecodeError> {
-        PodStatus::read(Tape::of(&value).root(), &Path::ROOT)
+        PodStatus::read(Tape::new(&value).root(), &Path::ROOT)
     }
 
     /// Returns the JSON object, with unset members left out.
@@ -262,7 +262,7 @@ impl ContainerStatus {
             name,
             restart_count,
             ready,
-            details: ContainerDetails::of(&mut members).map(Arc::new),
+            details: ContainerDetails::read(&mut members).map(Arc::new),
         })
     }
 
@@ -278,7 +278,7 @@ impl ContainerStatus {
 
 impl ContainerDetails {
     /// Takes the members that differ between containers out of the rest of a status.
-    fn of(members: &mut Members<'_, '_>) -> Option<ContainerDetails> {
+    fn read(members: &mut Members<'_, '_>) -> Option<ContainerDetails> {
         members.left().next()?;
         // This is a string, because the types have been checked.
         let id = members.opt_text("containerID").ok().flatten();

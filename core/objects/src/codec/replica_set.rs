@@ -49,7 +49,7 @@ impl PodTemplate {
     /// # Errors
     /// Fails if a member has a wrong type.
     pub fn from_json(value: Value) -> Result<PodTemplate, DecodeError> {
-        PodTemplate::read(Tape::of(&value).root(), &Path::ROOT)
+        PodTemplate::read(Tape::new(&value).root(), &Path::ROOT)
     }
 
     pub(super) fn read(value: JsonValue<'_>, path: &Path<'_>) -> Result<PodTemplate, DecodeError> {
@@ -97,7 +97,7 @@ impl ReplicaSetStatus {
     /// # Errors
     /// Fails if a member has a wrong type.
     pub fn from_json(value: Value) -> Result<ReplicaSetStatus, DecodeError> {
-        ReplicaSetStatus::read(Tape::of(&value).root(), &Path::ROOT)
+        ReplicaSetStatus::read(Tape::new(&value).root(), &Path::ROOT)
     }
 
     pub(super) fn read(

@@ -16,7 +16,7 @@ impl LabelSelector {
     /// # Errors
     /// Fails if a member has a wrong type. Operators and values are not checked.
     pub fn from_json(value: Value) -> Result<LabelSelector, DecodeError> {
-        LabelSelector::read(Tape::of(&value).root(), &Path::ROOT)
+        LabelSelector::read(Tape::new(&value).root(), &Path::ROOT)
     }
 
     pub(super) fn read(

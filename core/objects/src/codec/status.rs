@@ -51,7 +51,7 @@ impl ApiError {
     /// Fails if the object is not a `Status` or a member has a wrong type.
     pub fn from_json(value: Value) -> Result<ApiError, DecodeError> {
         const ROOT: &Path<'static> = &Path::ROOT;
-        let tape = Tape::of(&value);
+        let tape = Tape::new(&value);
         let mut members = Members::new(tape.root(), ROOT)?;
         let kind = members.text("kind")?;
         if !kind.is_empty() && kind != "Status" {

@@ -96,7 +96,7 @@ impl Amount {
     /// Fails for a text that is not a percentage, which validation refuses.
     ///
     /// Source: `GetScaledValueFromIntOrPercent` in Kubernetes' apimachinery.
-    pub fn of(&self, total: i64) -> Result<i64, String> {
+    pub fn resolve(&self, total: i64) -> Result<i64, String> {
         let text = match self {
             Amount::Number(number) => return Ok(*number),
             Amount::Text(text) => text,
@@ -119,7 +119,7 @@ impl Amount {
 impl Budget {
     /// Reads the budget in an object. Members of a wrong type count as absent, but reading an
     /// object already refuses them.
-    pub fn of(object: &DynamicObject) -> Budget {
+    pub fn from_object(object: &DynamicObject) -> Budget {
         let spec = object.fields.get("spec").unwrap_or(&Value::Null);
         let selector = match &spec["selector"] {
             Value::Null => None,
@@ -131,7 +131,7 @@ impl Budget {
             min_available: Amount::read(&spec["minAvailable"]),
             max_unavailable: Amount::read(&spec["maxUnavailable"]),
             always_allows_unhealthy: spec["unhealthyPodEvictionPolicy"] == "AlwaysAllow",
-            status: BudgetStatus::of(object.fields.get("status").unwrap_or(&Value::Null)),
+            status: BudgetStatus::from_json(object.fields.get("status").unwrap_or(&Value::Null)),
         }
     }
 
@@ -161,7 +161,7 @@ impl Budget {
 
 impl BudgetStatus {
     /// Reads the status from its JSON form. Members of wrong types count as absent.
-    pub fn of(value: &Value) -> BudgetStatus {
+    pub fn from_json(value: &Value) -> BudgetStatus {
         let number = |member: &str| value[member].as_i64().unwrap_or(0);
         let disrupted = value["disruptedPods"].as_object().into_iter().flatten();
         let conditions = value["conditions"].as_array().into_iter().flatten();
@@ -172,7 +172,7 @@ impl BudgetStatus {
             current_healthy: number("currentHealthy"),
             desired_healthy: number("desiredHealthy"),
             expected_pods: number("expectedPods"),
-            conditions: conditions.map(Condition::of).collect(),
+            conditions: conditions.map(Condition::from_json).collect(),
         }
     }
 
@@ -247,7 +247,7 @@ impl BudgetStatus {
 }
 
 impl Condition {
-    fn of(value: &Value) -> Condition {
+    fn from_json(value: &Value) -> Condition {
         let text = |member: &str| value[member].as_str().unwrap_or("").to_owned();
         Condition {
             kind: text("type"),

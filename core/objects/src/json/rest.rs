@@ -32,11 +32,11 @@ impl Rest {
     pub const NONE: Rest = Rest(ArcStr::new());
 
     /// Creates the members that `put` writes, which must be sorted by name.
-    pub fn of(put: impl FnOnce(&mut Writer)) -> Rest {
+    pub fn written_by(put: impl FnOnce(&mut Writer)) -> Rest {
         Rest::NONE.or_new(put)
     }
 
-    /// Like [`Rest::of`], but shares the memory of this value if the members are equal.
+    /// Like [`Rest::written_by`], but shares the memory of this value if the members are equal.
     #[must_use]
     pub fn or_new(&self, put: impl FnOnce(&mut Writer)) -> Rest {
         let mut out = SCRATCH.take();

@@ -95,7 +95,7 @@ impl<'t> Tape<'t> {
     ///
     /// # Panics
     /// Panics if a list or an object in it has 2³² values or more.
-    pub fn of(value: &'t Value) -> Tape<'t> {
+    pub fn new(value: &'t Value) -> Tape<'t> {
         Tape::deserialize(value).expect("a value has no duplicate members")
     }
 
@@ -320,7 +320,7 @@ mod tests {
             let text = value.to_string();
             let read: Value = serde_json::from_str(&text).unwrap();
             prop_assert_eq!(Tape::from_slice(text.as_bytes()).unwrap().root().to_value(), read);
-            prop_assert_eq!(Tape::of(&value).root().to_value(), value.clone());
+            prop_assert_eq!(Tape::new(&value).root().to_value(), value.clone());
             let pretty = serde_json::to_vec_pretty(&value).unwrap();
             prop_assert_eq!(Tape::from_slice(&pretty).unwrap().root().to_string(), text);
         }

@@ -443,7 +443,7 @@ impl Kind {
     ];
 
     /// Returns the kind that a row of a table describes.
-    pub const fn of(row: &'static ResourceType) -> Kind {
+    pub const fn from_row(row: &'static ResourceType) -> Kind {
         Kind(row)
     }
 

@@ -162,7 +162,7 @@ pub(super) fn order<R: MergeRules>(
 
 fn list(value: &Value) -> Result<&Vec<Value>, PatchProblem> {
     value.as_array().ok_or_else(|| {
-        let found = match Entry::of(value) {
+        let found = match Entry::from_value(value) {
             Entry::Null => "%!s(<nil>)",
             Entry::Flag => "bool",
             Entry::Integer => "int64",
@@ -239,7 +239,7 @@ enum Entry {
 }
 
 impl Entry {
-    fn of(value: &Value) -> Entry {
+    fn from_value(value: &Value) -> Entry {
         match value {
             Value::Null => Entry::Null,
             Value::Bool(_) => Entry::Flag,
@@ -257,7 +257,7 @@ impl Entry {
 /// # Errors
 /// Fails if the entries have several types, if they are lists, or if there are none.
 fn check_entries(stored: &[Value], changes: &[Value]) -> Result<Entry, PatchProblem> {
-    let mut all = stored.iter().chain(changes).map(Entry::of);
+    let mut all = stored.iter().chain(changes).map(Entry::from_value);
     let Some(first) = all.next() else {
         let problem = "no elements in any of the given slices";
         return Err(PatchProblem::Unfit(problem.to_owned()));

@@ -141,7 +141,7 @@ fn merge_map<R: MergeRules>(target: &mut Map, patch: &Map, of: Of<R>) -> Result<
         false => None,
     };
     for (member, value) in patch {
-        match Member::of(member)? {
+        match Member::parse(member)? {
             Member::Plain(member) => match order_of(member) {
                 None => merge_member(target, member, value, of)?,
                 Some(order) => lists::order(target, member, Some(value), order, of)?,
@@ -171,7 +171,7 @@ enum Member<'a> {
 impl Member<'_> {
     /// # Errors
     /// Fails if the name is a directive for a list but names no list.
-    fn of(name: &str) -> Result<Member<'_>, PatchProblem> {
+    fn parse(name: &str) -> Result<Member<'_>, PatchProblem> {
         if !name.starts_with('$') {
             return Ok(Member::Plain(name));
         }
@@ -198,7 +198,7 @@ fn retain_keys(target: &mut Map, patch: &Map) -> Result<(), PatchProblem> {
     let keys = keys.as_array().ok_or(WRONG_RETAIN_KEYS)?;
     let keys: Places<&str> = keys.iter().filter_map(Value::as_str).collect();
     for (member, value) in patch {
-        let sets = matches!(Member::of(member), Ok(Member::Plain(_))) && !value.is_null();
+        let sets = matches!(Member::parse(member), Ok(Member::Plain(_))) && !value.is_null();
         if sets && !keys.contains(&member.as_str()) {
             return Err(WRONG_RETAIN_KEYS);
         }
@@ -270,7 +270,7 @@ fn added_list(items: &[Value]) -> Vec<Value> {
 }
 
 fn is_directive(name: &str) -> bool {
-    !matches!(Member::of(name), Ok(Member::Plain(_)))
+    !matches!(Member::parse(name), Ok(Member::Plain(_)))
 }
 
 /// The value of `$patch`.

@@ -82,7 +82,7 @@ fn a_spec_of_another_form_does_not_change() {
         json!({"volumes": {"name": one}}),
         json!({"volumes": [[one], one, {"name": [one]}]}),
     ] {
-        assert_eq!(TokenVolume::find(Tape::of(&odd).root()), None);
+        assert_eq!(TokenVolume::find(Tape::new(&odd).root()), None);
     }
 }
 
@@ -157,7 +157,7 @@ proptest! {
         spec.as_object_mut().unwrap().retain(|_, value| !value.is_null());
         // What was taken out is not found again, and the remaining spec shows it.
         let rest = left(&kept);
-        prop_assert_eq!(TokenVolume::find(Tape::of(&rest).root()), None);
+        prop_assert_eq!(TokenVolume::find(Tape::new(&rest).root()), None);
         prop_assert_eq!(volume.is_some(), rest != spec);
         prop_assert_eq!(full(&kept, volume), spec.clone());
         // A second time: a spec has only this one form.

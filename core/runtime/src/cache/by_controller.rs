@@ -73,7 +73,7 @@ impl PodsByController {
 
     /// Returns the pods with an object's controller reference or, without one, the orphans of its
     /// namespace. Creates the list if there is none.
-    pub(super) fn of(&self, meta: &ObjectMeta) -> Arc<OwnedPods> {
+    pub(super) fn owned_pods(&self, meta: &ObjectMeta) -> Arc<OwnedPods> {
         match meta.controller() {
             Some(owner) => {
                 let hash = hash_of(owner);
@@ -175,7 +175,7 @@ impl Shard {
         let kept = (self.columns.iter()).find(|(kind, _)| kind.name() == &*owner.kind);
         let owned_pods = Arc::new(OwnedPods::new(
             namespace.clone(),
-            Some(OwnerId::of(owner)),
+            Some(OwnerId::from_reference(owner)),
             kept.map(|(_, new_column)| *new_column),
         ));
         self.owned

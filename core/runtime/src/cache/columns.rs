@@ -11,7 +11,7 @@ use podstorm_objects::Pod;
 pub trait PodFields: Debug + Send + Sync + 'static {
     /// Computes the fields of a pod. `node` is the dense number of its node's name, or 0 without a
     /// node.
-    fn of(pod: &Pod, node: u32) -> Self;
+    fn from_pod(pod: &Pod, node: u32) -> Self;
 
     /// Computes the fields of the pod's next version from these.
     fn next(&self, old: &Pod, new: &Pod, node: u32) -> Self;
@@ -36,7 +36,7 @@ impl<F: PodFields> Column for Vec<F> {
 
     fn push(&mut self, pod: &Pod, node: u32) {
         reserve_one(self);
-        Vec::push(self, F::of(pod, node));
+        Vec::push(self, F::from_pod(pod, node));
     }
 
     fn update(&mut self, position: usize, old: &Pod, new: &Pod, node: u32) {

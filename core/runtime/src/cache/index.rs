@@ -34,7 +34,7 @@ pub(super) struct NameHash {
 }
 
 impl NameHash {
-    pub(super) fn of(namespace: &str, name: &str) -> NameHash {
+    pub(super) fn new(namespace: &str, name: &str) -> NameHash {
         let (family, suffix) = match name.as_bytes().split_last_chunk::<SUFFIX>() {
             Some((family, &[a, b, c, d, e, f])) => {
                 (family, u64::from_le_bytes([a, b, c, d, e, f, 0, 0]))
@@ -211,14 +211,14 @@ mod tests {
 
     #[test]
     fn pods_of_one_controller_share_a_shard_and_controllers_spread() {
-        let shard = |name: &str| NameHash::of("ns", name).shard;
+        let shard = |name: &str| NameHash::new("ns", name).shard;
         assert_eq!(shard("web-5d9c-abcde"), shard("web-5d9c-vwxyz"));
         let mut counts = [0; SHARDS];
         for set in 0..6_400 {
             counts[shard(&format!("web-{set}-abcde")) as usize] += 1;
         }
         assert!(counts.iter().all(|count| (50..200).contains(count)));
-        assert_ne!(NameHash::of("a", "x").hash, NameHash::of("b", "x").hash);
-        assert_ne!(NameHash::of("a", "").hash, NameHash::of("", "a").hash);
+        assert_ne!(NameHash::new("a", "x").hash, NameHash::new("b", "x").hash);
+        assert_ne!(NameHash::new("a", "").hash, NameHash::new("", "a").hash);
     }
 }

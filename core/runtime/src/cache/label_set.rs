@@ -16,7 +16,7 @@ pub(super) struct PodState {
 
 impl PodState {
     #[inline]
-    pub(super) fn of(pod: &Pod) -> PodState {
+    pub(super) fn from_pod(pod: &Pod) -> PodState {
         PodState {
             active: pod.is_active(),
             terminating: pod.is_terminating(),

@@ -36,7 +36,7 @@ pub(crate) struct OwnerId {
 }
 
 impl OwnerId {
-    pub(crate) fn of(reference: &OwnerReference) -> OwnerId {
+    pub(crate) fn from_reference(reference: &OwnerReference) -> OwnerId {
         OwnerId {
             kind: reference.kind.clone(),
             name: reference.name.clone(),
@@ -315,7 +315,7 @@ impl Members {
 
     /// Appends a pod and returns its handle.
     pub(crate) fn insert(&mut self, pod: Arc<Pod>, node: u32) -> (u32, LabelSetChange) {
-        let state = PodState::of(&pod);
+        let state = PodState::from_pod(&pod);
         let (label_set, added) = self.enter_label_set(&pod, state);
         let position =
             u32::try_from(self.pods.len()).expect("the number of pods fits into 32 bits");
@@ -357,7 +357,7 @@ impl Members {
         let position = self.positions[handle as usize] as usize;
         let member = &mut self.members[position];
         let old = member.state;
-        let state = PodState::of(&pod);
+        let state = PodState::from_pod(&pod);
         if let Some(column) = &mut self.column {
             column.update(position, &self.pods[position], &pod, node);
         }
@@ -528,7 +528,7 @@ impl Members {
         for (pod, member) in self.iter() {
             let set = &mut counted[member.label_set as usize];
             set.0 += 1;
-            set.1.add(PodState::of(pod));
+            set.1.add(PodState::from_pod(pod));
         }
         let mut sets = (0u32..).zip(self.label_sets.iter().zip(counted));
         sets.all(|(index, (set, (pods, totals)))| {

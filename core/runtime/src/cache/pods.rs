@@ -110,7 +110,7 @@ impl PodCache {
     /// Returns the pod with this name.
     #[inline]
     pub fn get(&self, namespace: &str, name: &str) -> Option<Arc<Pod>> {
-        let name_hash = NameHash::of(namespace, name);
+        let name_hash = NameHash::new(namespace, name);
         let shard = self.index.lock(name_hash.shard);
         let slot = shard.find(name_hash.hash, namespace, name)?;
         Some(shard.slot(slot).pod.clone())
@@ -119,7 +119,7 @@ impl PodCache {
     /// Reports whether there is a pod with this name.
     #[inline]
     pub fn contains(&self, namespace: &str, name: &str) -> bool {
-        let name_hash = NameHash::of(namespace, name);
+        let name_hash = NameHash::new(namespace, name);
         let shard = self.index.lock(name_hash.shard);
         shard.find(name_hash.hash, namespace, name).is_some()
     }
@@ -281,7 +281,7 @@ impl PodCache {
 
     pub(super) fn put(&self, pod: Arc<Pod>) -> PodChange {
         let (namespace, name) = (&pod.metadata.namespace, &*pod.metadata.name);
-        let name_hash = NameHash::of(namespace, name);
+        let name_hash = NameHash::new(namespace, name);
         let mut shard = self.index.lock(name_hash.shard);
         let Some(slot) = shard.find(name_hash.hash, namespace, name) else {
             let node = self.node_of(&pod);
@@ -359,7 +359,7 @@ impl PodCache {
 
     /// Removes a pod. Returns it and the owned pods that it was in.
     fn remove(&self, namespace: &str, name: &str) -> Option<(Arc<Pod>, Arc<OwnedPods>)> {
-        let name_hash = NameHash::of(namespace, name);
+        let name_hash = NameHash::new(namespace, name);
         let mut shard = self.index.lock(name_hash.shard);
         let slot = shard.find(name_hash.hash, namespace, name)?;
         let PodSlot {
@@ -375,7 +375,7 @@ impl PodCache {
     /// Adds a pod to the owned pods of its controller, or to the orphans of its namespace.
     fn enter(&self, pod: &Arc<Pod>, node: u32) -> (Arc<OwnedPods>, u32) {
         loop {
-            let owned_pods = self.by_controller.of(&pod.metadata);
+            let owned_pods = self.by_controller.owned_pods(&pod.metadata);
             let mut members = owned_pods.lock();
             // Dropped as unused since the lookup. The next lookup creates a new list.
             if members.is_closed() {

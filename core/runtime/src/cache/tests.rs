@@ -65,7 +65,7 @@ struct Kept {
 }
 
 impl PodFields for Kept {
-    fn of(pod: &Pod, _: u32) -> Kept {
+    fn from_pod(pod: &Pod, _: u32) -> Kept {
         Kept {
             version: pod.metadata.resource_version.clone(),
             updates: 0,
@@ -76,7 +76,7 @@ impl PodFields for Kept {
         assert_eq!(self.version, old.metadata.resource_version);
         Kept {
             updates: self.updates + 1,
-            ..Kept::of(new, node)
+            ..Kept::from_pod(new, node)
         }
     }
 }

@@ -43,7 +43,7 @@ pub enum Step {
 
 impl Step {
     /// Returns the step of a sync with these requests: finished if there are none.
-    pub fn of(requests: &[Request]) -> Step {
+    pub fn from_requests(requests: &[Request]) -> Step {
         if requests.is_empty() {
             Step::Finished
         } else {

@@ -225,7 +225,7 @@ impl Informers {
         kind: Kind,
         context: impl FnOnce() -> T::Context,
     ) -> Arc<Store<T>> {
-        let known = self.of(kind).find_map(|informer| {
+        let known = self.of_kind(kind).find_map(|informer| {
             let informer: &dyn Any = &**informer;
             informer.downcast_ref::<Informer<T>>()
         });
@@ -264,7 +264,7 @@ impl Informers {
     /// # Panics
     /// Panics if no workload reads the kind.
     pub fn take(&self, kind: Kind) -> Arc<dyn AnyInformer> {
-        let mut informers: Vec<_> = self.of(kind).cloned().collect();
+        let mut informers: Vec<_> = self.of_kind(kind).cloned().collect();
         match informers.len() {
             0 => panic!("no workload reads {kind:?}"),
             1 => informers.remove(0),
@@ -273,7 +273,7 @@ impl Informers {
     }
 
     /// Returns the informers of all forms of a kind.
-    fn of(&self, kind: Kind) -> impl Iterator<Item = &Arc<dyn AnyInformer>> {
+    fn of_kind(&self, kind: Kind) -> impl Iterator<Item = &Arc<dyn AnyInformer>> {
         self.forms.iter().filter(move |form| form.kind() == kind)
     }
 }

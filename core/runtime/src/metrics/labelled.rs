@@ -58,7 +58,7 @@ impl<T: Metric, const N: usize> Labelled<T, N> {
     }
 
     /// Returns the series with these label values. Allocates if the series is new. O(series).
-    pub fn of(&self, values: [Cow<'static, str>; N]) -> &T {
+    pub fn series(&self, values: [Cow<'static, str>; N]) -> &T {
         let add = |values: &[Cow<'static, str>; N]| {
             Box::new(OneSeries {
                 values: values.clone(),
@@ -102,7 +102,7 @@ impl<const N: usize> Labelled<Counter, N> {
     /// Adds `count` to the series with these label values, unless it is 0. See [`Labelled::of`].
     pub fn add(&self, values: [&'static str; N], count: u64) {
         if count > 0 {
-            self.of(values.map(Cow::Borrowed)).add(count);
+            self.series(values.map(Cow::Borrowed)).add(count);
         }
     }
 }
@@ -118,10 +118,12 @@ mod tests {
         counted.add(["x", "y"], 0);
         assert_eq!(counted.family().series, []);
         counted.add(["x", "z"], 2);
-        counted.of(["x".into(), "z".to_owned().into()]).increment();
+        counted
+            .series(["x".into(), "z".to_owned().into()])
+            .increment();
         counted.add(["x", "y"], 1);
         let timed = Labelled::new("b", "B.", ["of"], || Histogram::new(&[1.0]));
-        timed.of(["x".into()]).observe(0.5);
+        timed.series(["x".into()]).observe(0.5);
         let text = text_of(&[counted.family(), timed.family()]);
         for line in [
             "# TYPE a_total counter",
@@ -139,9 +141,9 @@ mod tests {
         let counted = Labelled::new("a_total", "A.", ["of", "by"], Counter::default);
         let values = |number: usize| ["x".into(), format!("{number:03}").into()];
         for number in 0..SERIES_MAX + 3 {
-            counted.of(values(number)).increment();
+            counted.series(values(number)).increment();
         }
-        counted.of(values(SERIES_MAX - 1)).add(7);
+        counted.series(values(SERIES_MAX - 1)).add(7);
         let series = counted.family().series;
         assert_eq!(series.len(), SERIES_MAX + 1);
         let text = text_of(&[counted.family()]);

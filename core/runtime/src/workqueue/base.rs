@@ -242,7 +242,7 @@ impl<K: DenseKey> WorkQueue<K> {
 
     /// Returns the current metrics. O(keys): for a scrape, not for a hot path.
     pub fn stats(&self, now_ns: i64) -> QueueStats {
-        let mut stats = QueueStats::of(&self.overflow);
+        let mut stats = QueueStats::from_overflow(&self.overflow);
         for (_, slot) in self.slots.iter() {
             stats.count(slot, now_ns);
         }

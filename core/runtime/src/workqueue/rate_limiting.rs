@@ -73,7 +73,7 @@ impl<K: DenseKey> RateLimitingQueue<K> {
     }
 
     /// Creates an empty queue with this row.
-    pub fn of(row: QueueRow) -> Self {
+    pub fn from_row(row: QueueRow) -> Self {
         RateLimitingQueue::build(row, 0)
     }
 

@@ -64,7 +64,7 @@ pub(super) struct Reported {
 
 impl QueueStats {
     /// Starts with the overflow of all keys.
-    pub(super) fn of(overflow: &Overflow) -> QueueStats {
+    pub(super) fn from_overflow(overflow: &Overflow) -> QueueStats {
         let mut stats = QueueStats::default();
         let both = [
             (&mut stats.queue_duration, &overflow.queued),

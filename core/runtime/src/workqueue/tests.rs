@@ -74,7 +74,7 @@ fn a_later_add_for_another_reason_is_not_a_retry() {
 
 #[test]
 fn a_failure_after_a_success_is_a_first_one_despite_a_retry() {
-    let queue = Queue::of(QueueRow {
+    let queue = Queue::from_row(QueueRow {
         retry_max_ns: Some(SECOND_NS),
         ..QueueRow::new("bounded")
     });
@@ -147,7 +147,7 @@ fn the_row_sets_the_delays_after_failures() {
         (twice(exponential), [Some(1_000), Some(2_000), None]),
         (twice(fixed), [Some(15_000); 3]),
     ] {
-        let queue = Queue::of(row);
+        let queue = Queue::from_row(row);
         let after = |number: i64| ends(&queue, End::Retry, number * 60 * SECOND_NS);
         let found = [1, 2, 3].map(after);
         assert_eq!(found, delays.map(|ms| ms.map(|ms| ms * MILLISECOND_NS)));
@@ -155,7 +155,7 @@ fn the_row_sets_the_delays_after_failures() {
         assert_eq!(after(4), found[0], "{row:?}");
     }
     // Without a bucket, a thousand keys wait no longer than one.
-    let queue = Queue::of(twice(exponential));
+    let queue = Queue::from_row(twice(exponential));
     let longest = (0..1_000).map(|key| queue.add_rate_limited(key, 0)).max();
     assert_eq!(longest, Some(SECOND_NS));
     queue.add_rate_limited(0, 0);
@@ -164,7 +164,7 @@ fn the_row_sets_the_delays_after_failures() {
 
 #[test]
 fn bounded_retries_distinguish_progress_and_stale_caches() {
-    let queue = Queue::of(QueueRow {
+    let queue = Queue::from_row(QueueRow {
         retry_max_ns: Some(30 * SECOND_NS),
         ..QueueRow::new("bounded")
     });

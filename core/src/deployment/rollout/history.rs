@@ -90,7 +90,12 @@ pub fn undo(
         return Err(RolloutError::Paused);
     }
     let (wanted, current) = (&target.replica_set.spec.template, &deployment.spec.template);
-    if same_template(wanted, &target.form, current, &TemplateForm::of(current)) {
+    if same_template(
+        wanted,
+        &target.form,
+        current,
+        &TemplateForm::from_template(current),
+    ) {
         return Ok(Undo {
             patch: None,
             message: format!(
@@ -161,12 +166,12 @@ fn owned(
     };
     let owned = replica_sets.iter().filter(is_owned).map(|it| Owned {
         replica_set: it.clone(),
-        form: TemplateForm::of(&it.spec.template),
+        form: TemplateForm::from_template(&it.spec.template),
         revision: revision(&it.metadata).ok().map(|it| it.unwrap_or(0)),
     });
     let mut owned: Vec<Owned> = owned.collect();
     let template = &deployment.spec.template;
-    let form = TemplateForm::of(template);
+    let form = TemplateForm::from_template(template);
     let new = new_and_old(
         &mut owned,
         |it| &it.replica_set,

@@ -52,7 +52,7 @@ impl ControllerType for EndpointSliceMirroring {
         purpose: "EndpointSlices of Endpoints that clients write",
         kind: Some(Kind::ENDPOINTS),
         reads: &[Kind::ENDPOINT_SLICE, Kind::SERVICE],
-        writes: &[Write::of(
+        writes: &[Write::new(
             Kind::ENDPOINT_SLICE,
             &["create", "delete", "update"],
         )],
@@ -75,7 +75,7 @@ impl ControllerType for EndpointSliceMirroring {
             endpoints: informers.store(Kind::ENDPOINTS, || ()),
             services: informers.store(Kind::SERVICE, || ()),
             slices: informers.store(Kind::ENDPOINT_SLICE, || ()),
-            queue: RateLimitingQueue::of(Self::ROW.queues[0]),
+            queue: RateLimitingQueue::from_row(Self::ROW.queues[0]),
             mirrored: Mutex::default(),
             written: ConsistencyStore::new([Kind::ENDPOINT_SLICE]),
         });

@@ -7,7 +7,7 @@ use super::super::tests::{World, lay};
 use super::*;
 
 fn world() -> World<Mirroring> {
-    World::of::<EndpointSliceMirroring>(Kind::ENDPOINT_SLICE)
+    World::new::<EndpointSliceMirroring>(Kind::ENDPOINT_SLICE)
 }
 
 /// Builds a port with this name and number.

@@ -45,7 +45,7 @@ pub(super) struct World<C = Controller> {
 }
 
 impl<C: Workload<Sync = AsyncSync>> World<C> {
-    pub(super) fn of<T: ControllerType<Workload = C>>(written: Kind) -> World<C> {
+    pub(super) fn new<T: ControllerType<Workload = C>>(written: Kind) -> World<C> {
         let mut informers = Informers::new(Arc::default());
         let controller = T::make(&Setup::default(), &mut informers);
         let read = T::ROW.watched().chain([Kind::SERVICE]);
@@ -233,13 +233,13 @@ impl<C: Workload<Sync = AsyncSync>> World<C> {
 impl World {
     /// Creates the harness for EndpointSlices, with a node `n` in zone `z`.
     fn of_slices() -> World {
-        let world = World::of::<EndpointSlices>(Kind::ENDPOINT_SLICE);
+        let world = World::new::<EndpointSlices>(Kind::ENDPOINT_SLICE);
         world.add_node("n");
         world
     }
 
     fn of_endpoints() -> World {
-        World::of::<EndpointsOfServices>(Kind::ENDPOINTS)
+        World::new::<EndpointsOfServices>(Kind::ENDPOINTS)
     }
 }
 

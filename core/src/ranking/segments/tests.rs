@@ -30,7 +30,7 @@ fn pod(draw: &mut impl FnMut(u32) -> u32, uid: u32, ready: bool) -> RankFields {
         let conditions = &mut pod.status.conditions;
         conditions.set(ConditionType::Ready, ConditionStatus::True, since);
     }
-    RankFields::of(&pod, 1)
+    RankFields::from_pod(&pod, 1)
 }
 
 /// Builds pods of one node, either all ready or none.

@@ -128,7 +128,7 @@ impl Controller {
 
     pub(super) fn remembers_nothing(&self, key: KeyId, owner: &Uid) -> bool {
         let names = &self.hardened.pending_creates;
-        let pending = names.of(key, owner, 1, |_| Holder::None);
+        let pending = names.names_of(key, owner, 1, |_| Holder::None);
         self.guard.unread(&key).is_empty() && pending.free.is_empty()
     }
 }

@@ -110,7 +110,7 @@ impl PendingCreates {
 
     /// Returns the pending names of a key at this time. `holder` returns the holder of a name in
     /// the cache. O(pending creates of the key).
-    pub(super) fn of(
+    pub(super) fn names_of(
         &self,
         key: KeyId,
         owner: &Uid,
@@ -165,7 +165,7 @@ mod tests {
     const KEY: KeyId = KeyId(0);
 
     fn names(pending: &PendingCreates, owner: &Uid, now_ns: i64) -> Vec<CompactString> {
-        pending.of(KEY, owner, now_ns, |_| Holder::None).free
+        pending.names_of(KEY, owner, now_ns, |_| Holder::None).free
     }
 
     #[test]
@@ -185,7 +185,7 @@ mod tests {
         for name in ["gone", "leaving", "staying", "stolen", "taken"] {
             pending.note(KEY, &owner, &name.into(), name == "taken", 0);
         }
-        let found = pending.of(KEY, &owner, 1, |name| match name.as_str() {
+        let found = pending.names_of(KEY, &owner, 1, |name| match name.as_str() {
             "gone" => Holder::None,
             "leaving" => Holder::Uncounted,
             "stolen" | "taken" => Holder::Foreign,

@@ -88,7 +88,7 @@ fn best(shared: &Shared, claim: &DynamicObject, only_reserved: bool) -> Option<C
     if reserved.is_some() || only_reserved {
         return reserved;
     }
-    let wish = Wish::of(claim, false);
+    let wish = Wish::from_claim(claim, false);
     let (class, size) = (class_of(claim), wish.size());
     let mut last: Option<Free> = None;
     loop {

@@ -64,7 +64,7 @@ impl<E: Ord + Clone> Grouped<E> {
         }
     }
 
-    fn of(&self, class: &str) -> Vec<E> {
+    fn class(&self, class: &str) -> Vec<E> {
         let entries = self.by_class.get(class).into_iter().flatten();
         entries.cloned().collect()
     }
@@ -85,7 +85,7 @@ impl Classes {
         let claim = volume
             .map(|it| at(it, "/spec/claimRef"))
             .filter(|it| it.is_object());
-        let claim = claim.map(|it| reservation(of(it, "namespace"), of(it, "name")));
+        let claim = claim.map(|it| reservation(member(it, "namespace"), member(it, "name")));
         self.reserved.set(key, claim.as_deref().map(|it| (it, key)));
         let free = volume.filter(is_free).map(|it| {
             let free = Free {
@@ -98,19 +98,20 @@ impl Classes {
         let class = free.as_ref().map(|(class, _)| *class);
         self.free.set(key, free);
         class
-            .map(|class| self.waiting.of(class))
+            .map(|class| self.waiting.class(class))
             .unwrap_or_default()
     }
 
     /// Returns the waiting claims of a class.
     pub(super) fn waiting(&self, class: &str) -> Vec<KeyId> {
-        self.waiting.of(class)
+        self.waiting.class(class)
     }
 
     /// Returns the volumes reserved for a claim.
     pub(super) fn reserved(&self, claim: &DynamicObject) -> Vec<KeyId> {
         let meta = &claim.metadata;
-        self.reserved.of(&reservation(&meta.namespace, &meta.name))
+        self.reserved
+            .class(&reservation(&meta.namespace, &meta.name))
     }
 
     /// Returns the free volume of a class after `after`, or the first one of at least that size.
@@ -139,6 +140,6 @@ fn reservation(namespace: &str, name: &str) -> String {
     format!("{namespace}/{name}")
 }
 
-fn of<'v>(reference: &'v Value, member: &str) -> &'v str {
+fn member<'v>(reference: &'v Value, member: &str) -> &'v str {
     reference[member].as_str().unwrap_or("")
 }

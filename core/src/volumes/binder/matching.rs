@@ -62,7 +62,7 @@ pub(super) struct Wish<'c> {
 }
 
 impl<'c> Wish<'c> {
-    pub(super) fn of(claim: &'c DynamicObject, only_reserved: bool) -> Wish<'c> {
+    pub(super) fn from_claim(claim: &'c DynamicObject, only_reserved: bool) -> Wish<'c> {
         let selector = match at(claim, "/spec/selector") {
             Value::Null => None,
             json => {
@@ -106,7 +106,7 @@ pub fn best<'v>(
     claim: &DynamicObject,
     only_reserved: bool,
 ) -> Option<Arc<DynamicObject>> {
-    let wish = Wish::of(claim, only_reserved);
+    let wish = Wish::from_claim(claim, only_reserved);
     let suiting = volumes.filter(|volume| wish.is_met_by(volume));
     let best = suiting.min_by_key(|volume| {
         let name = volume.metadata.name.clone();

@@ -77,7 +77,7 @@ struct Shared {
 
 impl Binder {
     fn new(informers: &mut Informers) -> Binder {
-        let queue = |at: usize| RateLimitingQueue::of(PersistentVolumeBinder::ROW.queues[at]);
+        let queue = |at: usize| RateLimitingQueue::from_row(PersistentVolumeBinder::ROW.queues[at]);
         let shared = Arc::new(Shared {
             claims: informers.store(Kind::PERSISTENT_VOLUME_CLAIM, || ()),
             volumes: informers.store(Kind::PERSISTENT_VOLUME, || ()),

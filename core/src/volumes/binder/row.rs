@@ -33,9 +33,9 @@ impl ControllerType for PersistentVolumeBinder {
         kind: Some(Kind::PERSISTENT_VOLUME_CLAIM),
         reads: &[Kind::PERSISTENT_VOLUME, Kind::STORAGE_CLASS],
         writes: &[
-            Write::of(Kind::PERSISTENT_VOLUME_CLAIM, &["get", "update"]),
+            Write::new(Kind::PERSISTENT_VOLUME_CLAIM, &["get", "update"]),
             Write::status(Kind::PERSISTENT_VOLUME_CLAIM),
-            Write::of(Kind::PERSISTENT_VOLUME, &["update"]),
+            Write::new(Kind::PERSISTENT_VOLUME, &["update"]),
             Write::status(Kind::PERSISTENT_VOLUME),
         ],
         queues: &[queue("claims"), queue("volumes")],

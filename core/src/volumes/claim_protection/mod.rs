@@ -49,8 +49,8 @@ impl ControllerType for PersistentVolumeClaimProtection {
         kind: Some(Kind::PERSISTENT_VOLUME_CLAIM),
         pods: Pods::All,
         writes: &[
-            Write::of(Kind::PERSISTENT_VOLUME_CLAIM, &["update"]),
-            Write::of(Kind::POD, &["list"]),
+            Write::new(Kind::PERSISTENT_VOLUME_CLAIM, &["update"]),
+            Write::new(Kind::POD, &["list"]),
         ],
         queues: &[QueueRow {
             workers: Workers::Number(1),
@@ -64,7 +64,7 @@ impl ControllerType for PersistentVolumeClaimProtection {
         let shared = Arc::new(Shared {
             claims: informers.store(Kind::PERSISTENT_VOLUME_CLAIM, || ()),
             pods: Arc::clone(informers.pods()),
-            queue: RateLimitingQueue::of(Self::ROW.queues[0]),
+            queue: RateLimitingQueue::from_row(Self::ROW.queues[0]),
             users: Mutex::default(),
         });
         informers.add_handler::<Cached>(Kind::PERSISTENT_VOLUME_CLAIM, Arc::clone(&shared) as _);

@@ -41,7 +41,7 @@ impl ControllerType for EphemeralVolumes {
         purpose: "claims of generic ephemeral volumes",
         kind: Some(Kind::PERSISTENT_VOLUME_CLAIM),
         pods: Pods::All,
-        writes: &[Write::of(Kind::PERSISTENT_VOLUME_CLAIM, &["create"])],
+        writes: &[Write::new(Kind::PERSISTENT_VOLUME_CLAIM, &["create"])],
         queues: &[QueueRow {
             workers: Workers::Number(5),
             ..QueueRow::new("ephemeral_volume")
@@ -54,7 +54,7 @@ impl ControllerType for EphemeralVolumes {
         let shared = Arc::new(Shared {
             claims: informers.store(Kind::PERSISTENT_VOLUME_CLAIM, || ()),
             pods: Arc::clone(informers.pods()),
-            queue: RateLimitingQueue::of(Self::ROW.queues[0]),
+            queue: RateLimitingQueue::from_row(Self::ROW.queues[0]),
             wanted: Mutex::default(),
         });
         informers.add_handler::<Cached>(Kind::PERSISTENT_VOLUME_CLAIM, Arc::clone(&shared) as _);

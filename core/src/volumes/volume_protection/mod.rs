@@ -38,7 +38,7 @@ impl ControllerType for PersistentVolumeProtection {
         component: "persistentvolume-protection-controller",
         purpose: "protection of bound volumes",
         kind: Some(Kind::PERSISTENT_VOLUME),
-        writes: &[Write::of(Kind::PERSISTENT_VOLUME, &["update"])],
+        writes: &[Write::new(Kind::PERSISTENT_VOLUME, &["update"])],
         queues: &[QueueRow {
             workers: Workers::Number(1),
             ..QueueRow::new("pvprotection")
@@ -50,7 +50,7 @@ impl ControllerType for PersistentVolumeProtection {
     fn make(_: &Setup, informers: &mut Informers) -> Arc<VolumeProtection> {
         let shared = Arc::new(Shared {
             volumes: informers.store(Kind::PERSISTENT_VOLUME, || ()),
-            queue: RateLimitingQueue::of(Self::ROW.queues[0]),
+            queue: RateLimitingQueue::from_row(Self::ROW.queues[0]),
         });
         informers.add_handler::<Cached>(Kind::PERSISTENT_VOLUME, Arc::clone(&shared) as _);
         Arc::new(VolumeProtection(shared))

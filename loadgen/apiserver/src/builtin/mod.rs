@@ -46,15 +46,15 @@ use podstorm_objects::{Kind, ResourceType};
 
 use crate::custom;
 
-pub(crate) const SERVICE: Kind = Kind::of(&service::ROWS[0]);
+pub(crate) const SERVICE: Kind = Kind::from_row(&service::ROWS[0]);
 
 pub use columns::column_description;
 pub(crate) use service_rules::not_allocated;
-pub(crate) const PRIORITY_CLASS: Kind = Kind::of(&policy::ROWS[1]);
+pub(crate) const PRIORITY_CLASS: Kind = Kind::from_row(&policy::ROWS[1]);
 /// The kind `v1` `ResourceQuota`.
-pub(crate) const QUOTA: Kind = Kind::of(&policy::ROWS[2]);
+pub(crate) const QUOTA: Kind = Kind::from_row(&policy::ROWS[2]);
 /// The kind `v1` `LimitRange`.
-pub(crate) const LIMIT_RANGE: Kind = Kind::of(&policy::ROWS[3]);
+pub(crate) const LIMIT_RANGE: Kind = Kind::from_row(&policy::ROWS[3]);
 
 /// Returns all rows.
 fn rows() -> impl Iterator<Item = &'static ResourceType> {
@@ -81,7 +81,7 @@ fn rows() -> impl Iterator<Item = &'static ResourceType> {
 
 /// Returns all built-in kinds without a Rust type.
 pub(crate) fn kinds() -> impl Iterator<Item = Kind> {
-    rows().map(Kind::of)
+    rows().map(Kind::from_row)
 }
 
 /// Returns all built-in kinds, those with a Rust type first.

@@ -13,7 +13,7 @@ use crate::testing::{at, cluster, refused};
 fn every_row_is_valid_and_unique() {
     for row in rows() {
         assert!(row.is_sound(), "{}", row.kind);
-        let same = |kind: &Kind| *kind == Kind::of(row);
+        let same = |kind: &Kind| *kind == Kind::from_row(row);
         assert_eq!(all_kinds().filter(same).count(), 1, "{}", row.kind);
     }
 }
@@ -22,7 +22,7 @@ fn every_row_is_valid_and_unique() {
 fn every_column_has_a_description() {
     for row in rows() {
         for column in row.columns {
-            let description = column_description(Kind::of(row), column);
+            let description = column_description(Kind::from_row(row), column);
             assert!(!description.is_empty(), "{} {}", row.kind, column.name);
         }
     }
@@ -180,16 +180,16 @@ fn a_deployment_keeps_its_rules_when_its_controller_writes_it() {
     );
     let by_client = object(kind("Deployment"), deployment());
     let stored = api.create(by_client, at(0)).unwrap();
-    let stored = Deployment::of(&stored).unwrap();
+    let stored = Deployment::from_object(&stored).unwrap();
     assert_eq!(stored.spec.progress_deadline_seconds, Some(600));
     let written = api
         .update_status(Arc::new(stored.to_untyped()), at(1))
         .unwrap();
-    let mut bare = Deployment::clone(&Deployment::of(&written).unwrap());
+    let mut bare = Deployment::clone(&Deployment::from_object(&written).unwrap());
     bare.spec.progress_deadline_seconds = None;
     let written = api.update(Arc::new(bare.to_untyped()), at(2)).unwrap();
     assert!(!written.kind().row().columns.is_empty());
-    let written = Deployment::of(&written).unwrap();
+    let written = Deployment::from_object(&written).unwrap();
     assert_eq!(written.spec.progress_deadline_seconds, Some(600));
 }
 

@@ -230,7 +230,7 @@ impl Committed {
         selects: &'a impl Fn(&R) -> bool,
     ) -> impl Iterator<Item = Expected<'a, R>> {
         self.since(R::KIND, start)
-            .filter_map(|record| Expected::of(record, selects))
+            .filter_map(|record| Expected::from_commit(record, selects))
     }
 
     fn check_error<R: ClusterResource>(
@@ -295,7 +295,7 @@ impl<R: ClusterResource> std::fmt::Display for Expected<'_, R> {
 }
 
 impl<'a, R: ClusterResource> Expected<'a, R> {
-    fn of(record: &'a Commit, selects: &impl Fn(&R) -> bool) -> Option<Expected<'a, R>> {
+    fn from_commit(record: &'a Commit, selects: &impl Fn(&R) -> bool) -> Option<Expected<'a, R>> {
         let new = record.new.downcast_ref::<R>()?;
         let old = record.old.as_ref().and_then(|old| old.downcast_ref::<R>());
         let was_in = old.is_some_and(selects);

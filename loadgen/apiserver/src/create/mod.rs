@@ -26,7 +26,7 @@ impl Cluster {
     /// broken rule, 409 for a name that is taken, 504 when the [time limit](time_limit) of the
     /// request is exceeded.
     pub fn create<R: ClusterResource>(&self, object: R, now: Now) -> Result<Arc<R>, ApiError> {
-        let effects = WriteEffects::of(Verb::Create);
+        let effects = WriteEffects::for_verb(Verb::Create);
         self.create_in(R::store(self), object, (effects, None), now)
     }
 
@@ -223,7 +223,7 @@ impl Cluster {
         now: Now,
     ) -> Result<Arc<R>, ApiError> {
         let kind = object.kind();
-        let effects = WriteEffects::of(verb);
+        let effects = WriteEffects::for_verb(verb);
         let generated = object.metadata().name.is_empty();
         let is_charged = verb == Verb::Create && self.seen.has_quotas();
         if is_charged {

@@ -38,7 +38,7 @@ pub(crate) use row::ROWS;
 pub use structural::{default, prune};
 
 /// The kind `apiextensions.k8s.io/v1` `CustomResourceDefinition`.
-const DEFINITION: Kind = Kind::of(&ROWS[0]);
+const DEFINITION: Kind = Kind::from_row(&ROWS[0]);
 
 /// The kinds that the definitions of a cluster describe.
 #[derive(Debug, Default)]
@@ -103,7 +103,10 @@ impl Cluster {
                     return Ok(Update::Keep);
                 }
                 prepare_and_validate(self, &mut new, &**old, Verb::UpdateStatus, manager)?;
-                Ok(Update::Write(new, WriteEffects::of(Verb::UpdateStatus)))
+                Ok(Update::Write(
+                    new,
+                    WriteEffects::for_verb(Verb::UpdateStatus),
+                ))
             });
             if let Ok(definition) = accepted {
                 self.serve_definition(&definition, now);
@@ -185,7 +188,7 @@ impl Cluster {
                 }
             });
             for (namespace, name) in names {
-                let effects = WriteEffects::of(Verb::Delete);
+                let effects = WriteEffects::for_verb(Verb::Delete);
                 let options = DeleteOptions::default();
                 // Ignored: another thread was faster.
                 let _ = self.delete_in(store, (&namespace, &name), &options, effects, now);
@@ -230,7 +233,7 @@ impl Cluster {
                     "removed all instances",
                 );
                 names::set(&mut new, "Terminating", done, now.wall());
-                Ok(Update::Write(new, WriteEffects::of(Verb::Update)))
+                Ok(Update::Write(new, WriteEffects::for_verb(Verb::Update)))
             });
             store.for_each(|other| {
                 if !names::is_true(other, "NamesAccepted") {

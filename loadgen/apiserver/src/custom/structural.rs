@@ -82,7 +82,7 @@ struct Defaults {
 }
 
 impl Defaults {
-    fn of(&mut self, default: &Value) -> Value {
+    fn copied(&mut self, default: &Value) -> Value {
         self.is_full = !self.growth.has_room_after(default);
         default.clone()
     }
@@ -101,7 +101,7 @@ impl Defaults {
                 Some(value) => value.is_null() && !is_true(of, "nullable"),
             };
             match of.get("default") {
-                Some(value) if is_absent => drop(object.insert(name.clone(), self.of(value))),
+                Some(value) if is_absent => drop(object.insert(name.clone(), self.copied(value))),
                 None if is_absent => drop(object.remove(name)),
                 _ => {}
             }
@@ -123,7 +123,7 @@ impl Defaults {
         if let (Value::Null, Some(default)) = (&*value, schema.get("default"))
             && !is_true(schema, "nullable")
         {
-            *value = self.of(default);
+            *value = self.copied(default);
         }
         match value {
             Value::Object(members) => self.fill(schema, members),

@@ -67,7 +67,7 @@ impl Cluster {
         options: &DeleteOptions,
         now: Now,
     ) -> Result<Deletion<R>, ApiError> {
-        let effects = WriteEffects::of(Verb::Delete);
+        let effects = WriteEffects::for_verb(Verb::Delete);
         self.delete_in(R::store(self), (namespace, name), options, effects, now)
     }
 

@@ -49,7 +49,7 @@ impl Cluster {
             // complete.
             self.garbage.indexed.store(true, Ordering::Release);
         }
-        self.owners.of(owner)
+        self.owners.dependents(owner)
     }
 
     /// Calls `act` with the store of an object.
@@ -122,7 +122,7 @@ impl Cluster {
             store,
             (&key.namespace, &key.name),
             &options,
-            WriteEffects::of(Verb::Delete),
+            WriteEffects::for_verb(Verb::Delete),
             now,
         );
         self.retry_on_conflict(key, deleted.map(drop));
@@ -156,7 +156,7 @@ impl Cluster {
         {
             return;
         }
-        let effects = WriteEffects::of(Verb::Patch);
+        let effects = WriteEffects::for_verb(Verb::Patch);
         // Ignored: a failure recurs in the deletion, which has the version as a precondition.
         let _ = self.modify(store, &key.namespace, &key.name, now, |old| {
             let mut new = R::clone(old);
@@ -257,7 +257,7 @@ impl Cluster {
         now: Now,
         gone: impl Fn(&Uid) -> bool,
     ) -> Result<(), ApiError> {
-        let effects = WriteEffects::of(Verb::Patch);
+        let effects = WriteEffects::for_verb(Verb::Patch);
         let stripped = self.modify(store, &key.namespace, &key.name, now, |old| {
             let mut new = R::clone(old);
             let metadata = new.metadata_mut();
@@ -292,7 +292,7 @@ impl Cluster {
                 .collect();
             let mut new = R::clone(old);
             new.metadata_mut().finalizers = (!rest.is_empty()).then(|| rest.into());
-            Ok(Update::Write(new, WriteEffects::of(Verb::Patch)))
+            Ok(Update::Write(new, WriteEffects::for_verb(Verb::Patch)))
         });
     }
 }

@@ -172,7 +172,8 @@ impl Cluster {
 
     /// Queues a count of a quota's usage. It runs in order with the collector's other items.
     pub(super) fn notify_gc_of_quota<R: Strategy>(&self, quota: &R) {
-        self.garbage.push(WorkItem::Count(ObjectKey::of(quota)));
+        self.garbage
+            .push(WorkItem::Count(ObjectKey::from_object(quota)));
     }
 
     fn notify_gc_of_owners<R: Strategy>(
@@ -196,11 +197,12 @@ impl Cluster {
                 }
             }
             if !absent.is_empty() {
-                let report = WorkItem::Report(ObjectKey::of(new), absent);
+                let report = WorkItem::Report(ObjectKey::from_object(new), absent);
                 self.garbage.push(report);
             }
             if check {
-                self.garbage.push(WorkItem::Check(ObjectKey::of(new)));
+                self.garbage
+                    .push(WorkItem::Check(ObjectKey::from_object(new)));
             }
         }
         // Owners that waited for this object may now be deletable.
@@ -236,13 +238,15 @@ impl Cluster {
             held(metadata) && !old.is_some_and(held)
         };
         if begins(meta::ORPHAN) {
-            self.garbage.push(WorkItem::Orphan(ObjectKey::of(new)));
+            self.garbage
+                .push(WorkItem::Orphan(ObjectKey::from_object(new)));
         }
         if begins(meta::FOREGROUND) {
             self.garbage.foreground_seen.store(true, Ordering::Relaxed);
             self.garbage
                 .push(WorkItem::Dependents(metadata.uid.clone()));
-            self.garbage.push(WorkItem::Check(ObjectKey::of(new)));
+            self.garbage
+                .push(WorkItem::Check(ObjectKey::from_object(new)));
         }
     }
 

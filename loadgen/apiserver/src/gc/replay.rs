@@ -59,7 +59,7 @@ impl Cluster {
         let metadata = object.metadata();
         let old = store.get(&metadata.namespace, &metadata.name)?;
         let key = store.key(&metadata.namespace, &metadata.name).hash;
-        let effects = WriteEffects::of(Verb::Update);
+        let effects = WriteEffects::for_verb(Verb::Update);
         match store.replace(key, &old, Arc::new(object), &effects, now) {
             CommitOutcome::Done(new) => {
                 self.notify_gc(store, Some(&*old), Some(&*new), now);
@@ -82,7 +82,7 @@ impl Cluster {
         let store = R::store(self);
         let old = store.get(namespace, name)?;
         let key = store.key(namespace, name).hash;
-        let effects = WriteEffects::of(Verb::Delete);
+        let effects = WriteEffects::for_verb(Verb::Delete);
         let last = Arc::new(R::clone(&old));
         match store.remove(key, &old, None, last, &effects, now) {
             CommitOutcome::Done(_) => {

@@ -25,7 +25,7 @@ impl Cluster {
     ) -> Result<Arc<Namespace>, ApiError> {
         let effects = WriteEffects {
             dry_run,
-            ..WriteEffects::of(Verb::Update)
+            ..WriteEffects::for_verb(Verb::Update)
         };
         let name = namespace.metadata.name.clone();
         self.modify(&self.namespaces, "", &name, now, |old| {

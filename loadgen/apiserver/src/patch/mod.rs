@@ -131,7 +131,7 @@ impl Cluster {
         patch: &Patch,
         now: Now,
     ) -> Result<Arc<R>, ApiError> {
-        let effects = WriteEffects::of(Verb::Patch);
+        let effects = WriteEffects::for_verb(Verb::Patch);
         self.apply_patch(
             R::store(self),
             (namespace, name),
@@ -158,7 +158,7 @@ impl Cluster {
                 new.last_timestamp = repeated.last_timestamp;
                 new.message = repeated.message.as_str().into();
                 prepare_and_validate(self, &mut new, &**old, Verb::Patch, None)?;
-                Ok(Update::Write(new, WriteEffects::of(Verb::Patch)))
+                Ok(Update::Write(new, WriteEffects::for_verb(Verb::Patch)))
             },
         )
     }
@@ -178,7 +178,7 @@ impl Cluster {
             R::store(self),
             (namespace, name),
             patch,
-            (WriteEffects::of(Verb::PatchStatus), None),
+            (WriteEffects::for_verb(Verb::PatchStatus), None),
             now,
         )
     }

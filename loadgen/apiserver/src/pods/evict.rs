@@ -370,14 +370,17 @@ impl EvictionCalls for ClusterCalls<'_> {
         let list = |store: &KindStore<DynamicObject>| store.snapshot(Some(self.at.0)).objects;
         let budgets = self.cluster.with_used_store(BUDGET, list);
         let budgets = budgets.unwrap_or_default();
-        Ok(budgets.iter().map(|budget| Budget::of(budget)).collect())
+        Ok(budgets
+            .iter()
+            .map(|budget| Budget::from_object(budget))
+            .collect())
     }
 
     fn get_budget(&mut self, name: &str) -> Result<Budget, ApiError> {
         let get = |store: &KindStore<DynamicObject>| store.get(self.at.0, name);
         let stored = self.cluster.with_used_store(BUDGET, get);
         let stored = stored.unwrap_or_else(|| Err(errors::not_found(BUDGET, name)))?;
-        Ok(Budget::of(&stored))
+        Ok(Budget::from_object(&stored))
     }
 
     fn put_budget_status(&mut self, budget: &Budget) -> Result<(), ApiError> {
@@ -390,7 +393,7 @@ impl EvictionCalls for ClusterCalls<'_> {
         &mut self,
         change: &dyn Fn(&Pod) -> Result<Pod, ApiError>,
     ) -> Result<Arc<Pod>, ApiError> {
-        let effects = WriteEffects::of(Verb::UpdateStatus);
+        let effects = WriteEffects::for_verb(Verb::UpdateStatus);
         let (cluster, (namespace, name)) = (self.cluster, self.at);
         cluster.modify(&cluster.pods, namespace, name, self.request.now, |old| {
             let mut new = change(old)?;
@@ -402,7 +405,7 @@ impl EvictionCalls for ClusterCalls<'_> {
     fn delete_pod(&mut self, options: &DeleteOptions) -> Result<(), ApiError> {
         let effects = WriteEffects {
             dry_run: self.request.dry_run,
-            ..WriteEffects::of(Verb::Delete)
+            ..WriteEffects::for_verb(Verb::Delete)
         };
         let cluster = self.cluster;
         let deleted = cluster.delete_in(&cluster.pods, self.at, options, effects, self.request.now);

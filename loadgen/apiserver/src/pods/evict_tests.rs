@@ -37,7 +37,7 @@ fn ready_pod(cluster: &Cluster, name: &str) -> Arc<Pod> {
 
 fn budget(cluster: &Cluster, name: &str) -> Budget {
     let stored = cluster.api(BUDGET).get("default", name).unwrap();
-    Budget::of(stored.downcast_ref().unwrap())
+    Budget::from_object(stored.downcast_ref().unwrap())
 }
 
 fn evict(cluster: &Cluster, name: &str) -> Result<Eviction, ApiError> {

@@ -358,7 +358,7 @@ impl Cluster {
         let effects = WriteEffects {
             bound: true,
             dry_run: binding.dry_run,
-            ..WriteEffects::of(Verb::Bind)
+            ..WriteEffects::for_verb(Verb::Bind)
         };
         self.modify(&self.pods, namespace, name, now, |old| {
             check_binding(binding, old)?;
@@ -408,7 +408,7 @@ impl Cluster {
         status: PodStatus,
         now: Now,
     ) -> Result<Arc<Pod>, ApiError> {
-        let effects = WriteEffects::of(Verb::PatchStatus);
+        let effects = WriteEffects::for_verb(Verb::PatchStatus);
         self.modify(&self.pods, namespace, name, now, |old| {
             if old.metadata.uid != *uid {
                 return Err(errors::uid_mismatch("pods", name, uid, &old.metadata.uid));
@@ -475,7 +475,7 @@ impl Cluster {
         now: Now,
         change: impl Fn(&mut ObjectMeta),
     ) -> Result<Arc<Pod>, ApiError> {
-        let effects = WriteEffects::of(Verb::Patch);
+        let effects = WriteEffects::for_verb(Verb::Patch);
         self.modify(&self.pods, namespace, name, now, |old| {
             let mut new = Pod::clone(old);
             change(&mut new.metadata);

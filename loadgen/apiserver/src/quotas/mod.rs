@@ -141,7 +141,7 @@ impl Cluster {
             return Ok(());
         }
         let json = new.to_json();
-        let needed = usage::of(new.kind(), &json);
+        let needed = usage::usage_of(new.kind(), &json);
         self.charge_all(&quotas, (new, &json, &needed), dry_run, now)
     }
 
@@ -164,7 +164,10 @@ impl Cluster {
     ) -> Result<Charge, ApiError> {
         let kind = new.kind();
         let json = new.to_json();
-        let more = usage::increase(&usage::of(kind, &old.to_json()), &usage::of(kind, &json));
+        let more = usage::increase(
+            &usage::usage_of(kind, &old.to_json()),
+            &usage::usage_of(kind, &json),
+        );
         if !more.is_empty() {
             let quotas = self.objects_in(builtin::QUOTA, &new.metadata().namespace);
             self.charge_all(&quotas, (new, &json, &more), dry_run, now)?;
@@ -308,7 +311,7 @@ impl Cluster {
     fn settle_change(&self, old: &dyn Object, new: &dyn Object, now: Now) {
         let kind = new.kind();
         let jsons = [old.to_json(), new.to_json()];
-        let [before, after] = jsons.each_ref().map(|json| usage::of(kind, json));
+        let [before, after] = jsons.each_ref().map(|json| usage::usage_of(kind, json));
         let more = usage::increase(&before, &after);
         for quota in self.objects_in(builtin::QUOTA, &new.metadata().namespace) {
             let spec = part(&*quota, "spec");
@@ -342,7 +345,7 @@ impl Cluster {
             for (object, is_more) in [(old, false), (new, true)] {
                 let json = object.map(|object| object.to_json()).unwrap_or_default();
                 if object.is_some() && scopes::matches(spec, kind, &json) {
-                    self.add_usage(&quota, &usage::of(kind, &json), is_more, now);
+                    self.add_usage(&quota, &usage::usage_of(kind, &json), is_more, now);
                 }
             }
         }
@@ -392,7 +395,7 @@ impl Cluster {
                 if !scopes::matches(spec, kind, &json) {
                     continue;
                 }
-                for (name, amount) in usage::of(kind, &json) {
+                for (name, amount) in usage::usage_of(kind, &json) {
                     if let Some(used) = used.get_mut(&name) {
                         *used = used.plus(amount);
                     }

@@ -320,7 +320,7 @@ fn growth_of_a_claim_is_charged() {
     let kind = crate::kind_named("PersistentVolumeClaim").unwrap();
     let of = |storage: &str| {
         let claim = json!({"spec": {"resources": {"requests": {"storage": storage}}}});
-        usage::of(kind, &claim)
+        usage::usage_of(kind, &claim)
     };
     assert!(usage::changes(kind));
     let more = usage::increase(&of("1Gi"), &of("3Gi"));

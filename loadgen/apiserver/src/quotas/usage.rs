@@ -52,7 +52,7 @@ pub(super) fn is_measured(kind: Kind, hard: &Amounts) -> bool {
             })
 }
 
-pub(super) fn of(kind: Kind, object: &Value) -> Amounts {
+pub(super) fn usage_of(kind: Kind, object: &Value) -> Amounts {
     let one = one();
     let mut all = Amounts::new();
     all.insert(format!("count/{}", kind.group_resource()), one);

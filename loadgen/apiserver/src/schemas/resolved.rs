@@ -54,7 +54,7 @@ impl Type {
     /// Returns the type of a schema from [`schema_named`] or [`referred`], or of one of its
     /// properties.
     #[must_use]
-    pub fn of(schema: &Value) -> Type {
+    pub fn from_schema(schema: &Value) -> Type {
         let known = schema.get(TYPE).and_then(Value::as_u64);
         known.map_or_else(|| Type::new(schema), Type)
     }

@@ -57,7 +57,7 @@ pub(crate) struct WriteEffects {
 }
 
 impl WriteEffects {
-    pub(crate) const fn of(verb: Verb) -> WriteEffects {
+    pub(crate) const fn for_verb(verb: Verb) -> WriteEffects {
         WriteEffects {
             verb,
             dry_run: false,
@@ -177,13 +177,13 @@ impl WriteCounts {
             }
         }
         if kind == Kind::POD {
-            self.pods = PodTotals::of(totals);
+            self.pods = PodTotals::from_writes(totals);
         }
     }
 }
 
 impl PodTotals {
-    pub(crate) fn of(totals: &WriteTotals) -> PodTotals {
+    pub(crate) fn from_writes(totals: &WriteTotals) -> PodTotals {
         PodTotals {
             existing: totals.live(),
             existing_ready: totals.live_ready,

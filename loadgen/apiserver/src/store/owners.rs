@@ -20,7 +20,7 @@ pub(crate) struct ObjectKey {
 }
 
 impl ObjectKey {
-    pub(crate) fn of<R: Strategy>(object: &R) -> ObjectKey {
+    pub(crate) fn from_object<R: Strategy>(object: &R) -> ObjectKey {
         let metadata = object.metadata();
         ObjectKey {
             kind: object.kind(),
@@ -54,7 +54,7 @@ impl OwnerIndex {
         if before.is_empty() && after.is_empty() || same_owners(before, after) {
             return;
         }
-        let Some(key) = new.or(old).map(ObjectKey::of) else {
+        let Some(key) = new.or(old).map(ObjectKey::from_object) else {
             return;
         };
         let mut dependents = self.dependents.lock();
@@ -75,7 +75,7 @@ impl OwnerIndex {
     }
 
     /// Returns the dependents of an owner, sorted. Complete once every store is indexed.
-    pub(crate) fn of(&self, owner: &Uid) -> Vec<ObjectKey> {
+    pub(crate) fn dependents(&self, owner: &Uid) -> Vec<ObjectKey> {
         let dependents = self.dependents.lock();
         let mut keys: Vec<ObjectKey> = dependents
             .get(owner)

@@ -26,7 +26,7 @@ impl PodPart {
         }
     }
 
-    pub(crate) fn of(verb: Verb) -> Option<PodPart> {
+    pub(crate) fn for_verb(verb: Verb) -> Option<PodPart> {
         match verb {
             Verb::UpdateEphemeralContainers => Some(PodPart::EphemeralContainers),
             Verb::UpdateResources => Some(PodPart::Resources),

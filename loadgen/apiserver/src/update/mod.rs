@@ -35,7 +35,7 @@ impl Cluster {
     /// # Errors
     /// 404; 409 for another UID or version; 422 for a broken rule.
     pub fn update<R: ClusterResource>(&self, object: R, now: Now) -> Result<Arc<R>, ApiError> {
-        let effects = WriteEffects::of(Verb::Update);
+        let effects = WriteEffects::for_verb(Verb::Update);
         self.put(R::store(self), object, (effects, None), now)
     }
 
@@ -49,7 +49,7 @@ impl Cluster {
         object: R,
         now: Now,
     ) -> Result<Arc<R>, ApiError> {
-        let effects = WriteEffects::of(Verb::UpdateStatus);
+        let effects = WriteEffects::for_verb(Verb::UpdateStatus);
         self.put(R::store(self), object, (effects, None), now)
     }
 
@@ -222,7 +222,7 @@ pub(super) fn prepare_and_validate<R: Strategy>(
     manager: Manager<'_>,
 ) -> Result<(), ApiError> {
     let status = matches!(verb, Verb::UpdateStatus | Verb::PatchStatus);
-    let part = PodPart::of(verb);
+    let part = PodPart::for_verb(verb);
     if !status {
         new.set_defaults(Some(old));
         check_size(new)?;

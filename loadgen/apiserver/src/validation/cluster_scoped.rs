@@ -23,7 +23,7 @@ pub fn validate_node(node: &Node) -> Vec<Cause> {
     );
     let spec = Path::ROOT.member("spec");
     let list = spec.member("taints");
-    let taints = node.spec.get("taints").map(Tape::of);
+    let taints = node.spec.get("taints").map(Tape::new);
     let mut seen: Places<(&str, &str)> = Places::default();
     for (index, taint) in taints
         .iter()

@@ -161,7 +161,7 @@ impl Subject for Flocks {
     }
 
     fn draw_stream(dice: &mut Dice, (): &()) -> StreamKind {
-        StreamKind::of(dice.one(&[Kind::POD, Kind::POD, FLOCK, CONFIG_MAP]))
+        StreamKind::from_kind(dice.one(&[Kind::POD, Kind::POD, FLOCK, CONFIG_MAP]))
     }
 
     fn check_object(planned: &PlannedFlock) -> Result<(), String> {

@@ -23,7 +23,7 @@ use podstorm::store::Store;
 use podstorm::workqueue::{End, QueueRow, RateLimitingQueue};
 use serde_json::json;
 
-pub const FLOCK: Kind = Kind::of(&ResourceType {
+pub const FLOCK: Kind = Kind::from_row(&ResourceType {
     group: "example.com",
     api_version: "example.com/v1",
     kind: "Flock",
@@ -32,7 +32,7 @@ pub const FLOCK: Kind = Kind::of(&ResourceType {
     ..ResourceType::DEFAULT
 });
 
-pub const CONFIG_MAP: Kind = Kind::of(&ResourceType {
+pub const CONFIG_MAP: Kind = Kind::from_row(&ResourceType {
     kind: "ConfigMap",
     resource: "configmaps",
     ..ResourceType::DEFAULT
@@ -54,8 +54,8 @@ impl ControllerType for Flocks {
         reads: &[CONFIG_MAP],
         pods: Pods::OwnedBy(FLOCK),
         writes: &[
-            Write::of(Kind::POD, &["create", "delete"]),
-            Write::of(CONFIG_MAP, &["create", "update"]),
+            Write::new(Kind::POD, &["create", "delete"]),
+            Write::new(CONFIG_MAP, &["create", "update"]),
             Write::status(FLOCK),
         ],
         queues: &[QueueRow::new("flock")],

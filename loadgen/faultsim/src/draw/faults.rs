@@ -190,7 +190,7 @@ impl<'a, S: Subject> Faults<'a, S> {
                 for_ms: dice.magnitude(1_000, 300_000),
             },
             FaultClass::ExpectationTimeout => Action::Hold {
-                stream: StreamKind::of(Kind::POD),
+                stream: StreamKind::from_kind(Kind::POD),
                 for_ms: dice.random.u32(290_000..=420_000),
             },
             FaultClass::Overload => {

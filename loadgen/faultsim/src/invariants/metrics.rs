@@ -27,7 +27,7 @@ impl Metrics {
         origin: Option<Origin>,
         verdict: &mut Verdict,
     ) {
-        let Some((old, _)) = commit.of::<Pod>() else {
+        let Some((old, _)) = commit.downcast::<Pod>() else {
             return;
         };
         match commit.change {

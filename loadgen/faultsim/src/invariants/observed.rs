@@ -28,7 +28,7 @@ impl CommitObserver for Checker {
                 }
             }
             let mut checked = Ok(());
-            if let Some((old, new)) = commit.of::<Pod>() {
+            if let Some((old, new)) = commit.downcast::<Pod>() {
                 if origin.is_some() {
                     state.count_pod(old, new, commit.change);
                 }
@@ -88,7 +88,7 @@ impl Checker {
             let text = trace::request_text(sync, request, &*state.oracle);
             state.note(|| text);
         }
-        if Call::of(request).is_write() {
+        if Call::from_request(request).is_write() {
             state.last_asked_ns = now.mono_ns;
         }
     }

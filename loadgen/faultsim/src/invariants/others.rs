@@ -35,7 +35,7 @@ impl Others {
 impl Checker {
     /// Records a commit requested by such a sync.
     pub(crate) fn other_committed(&self, commit: &Commit) {
-        if let Some((old, new)) = commit.of::<Pod>() {
+        if let Some((old, new)) = commit.downcast::<Pod>() {
             self.state().count_pod(old, new, commit.change);
         }
     }

@@ -135,7 +135,7 @@ impl Reach {
         if origin.is_some() {
             self.sees(commit.now, |sign| *sign == Sign::Overlap);
         }
-        let Some((old, new)) = commit.of::<Pod>() else {
+        let Some((old, new)) = commit.downcast::<Pod>() else {
             return;
         };
         if commit.change == Change::Modified && new.metadata.is_deleting() {

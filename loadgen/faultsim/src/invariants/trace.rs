@@ -61,7 +61,7 @@ pub(super) fn commit_text(commit: &Commit, origin: Option<Origin>, oracle: &dyn 
         Change::Modified => "changed",
         Change::Deleted => "removed",
     };
-    let detail = if let Some((_, pod)) = commit.of::<Pod>() {
+    let detail = if let Some((_, pod)) = commit.downcast::<Pod>() {
         let owner = pod.metadata.controller();
         let owner = owner.map_or("none".to_owned(), |owner| {
             format!("{} {}", owner.name, short(&owner.uid))
@@ -116,9 +116,14 @@ pub(super) fn request_words(request: &Request, oracle: &dyn Oracle) -> String {
         Request::ReadVersion { kind } => format!("read the version of {}", kind.resource()),
         Request::Patch { name, .. }
         | Request::GetScale { name, .. }
-        | Request::PutScale { name, .. } => format!("{} of {name}", RequestInfo::of(request)),
+        | Request::PutScale { name, .. } => {
+            format!("{} of {name}", RequestInfo::from_request(request))
+        }
         Request::List { namespace, .. } | Request::DeleteCollection { namespace, .. } => {
-            format!("{} of namespace {namespace:?}", RequestInfo::of(request))
+            format!(
+                "{} of namespace {namespace:?}",
+                RequestInfo::from_request(request)
+            )
         }
         Request::Finalize { namespace } => format!("finalize {}", namespace.metadata.name),
         Request::Discover => "discover".to_owned(),

@@ -289,7 +289,7 @@ mod tests {
             stale_for_ms: 0,
         };
         let hold = Action::Hold {
-            stream: StreamKind::of(Kind::POD),
+            stream: StreamKind::from_kind(Kind::POD),
             for_ms: 9,
         };
         let steps = vec![

@@ -17,10 +17,10 @@ use crate::row::SubjectRow;
 /// Returns their rows, in list order. The first one is the default.
 pub(crate) fn rows() -> [SubjectRow; 5] {
     [
-        SubjectRow::of::<ReplicaSets>(),
-        SubjectRow::of::<Deployments>(),
-        SubjectRow::of::<TtlAfterFinished>(),
-        SubjectRow::of::<Jobs>(),
-        SubjectRow::of::<StatefulSets>(),
+        SubjectRow::new::<ReplicaSets>(),
+        SubjectRow::new::<Deployments>(),
+        SubjectRow::new::<TtlAfterFinished>(),
+        SubjectRow::new::<Jobs>(),
+        SubjectRow::new::<StatefulSets>(),
     ]
 }

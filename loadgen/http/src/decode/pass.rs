@@ -170,7 +170,7 @@ impl<'s> Of<'s> {
             property: schema,
             schema,
             name,
-            is: Type::of(schema),
+            is: Type::from_schema(schema),
         }
     }
 
@@ -180,7 +180,7 @@ impl<'s> Of<'s> {
             property,
             schema,
             name,
-            is: Type::of(schema),
+            is: Type::from_schema(schema),
         }
     }
 

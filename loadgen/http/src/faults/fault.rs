@@ -363,7 +363,7 @@ pub(crate) struct Asked {
 
 impl Asked {
     /// Returns the properties of a request, or `None` if it is not for a resource.
-    pub(crate) fn of(
+    pub(crate) fn from_request(
         head: &http::request::Parts,
         route: &Route,
         query: &Query<'_>,

@@ -19,8 +19,8 @@ fn asked(method: &str, path: &str) -> Option<Asked> {
     let request = Request::builder().method(method).uri(path);
     let request = request.header("user-agent", "site-operator/1.0").body(());
     let (head, ()) = request.expect("a well-formed request").into_parts();
-    let route = Route::of(head.uri.path(), &server().catalog());
-    Asked::of(&head, &route, &Query::of(head.uri.query()))
+    let route = Route::parse(head.uri.path(), &server().catalog());
+    Asked::from_request(&head, &route, &Query::parse(head.uri.query()))
 }
 
 #[test]

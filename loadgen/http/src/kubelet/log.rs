@@ -47,7 +47,7 @@ impl Options {
     /// # Errors
     /// 400 for an option that is not a number or a time; 422 for a number out of range, or if both
     /// `sinceTime` and `sinceSeconds` are given.
-    pub(super) fn of(query: &Query<'_>) -> Result<Options, ApiError> {
+    pub(super) fn from_query(query: &Query<'_>) -> Result<Options, ApiError> {
         let seconds = query.number("sinceSeconds")?;
         let time = match query.text("sinceTime") {
             "" => None,
@@ -288,7 +288,7 @@ mod tests {
     const STARTED: Option<&str> = Some("2026-01-01T00:00:10Z");
 
     fn cut(query: &str, log: &str) -> String {
-        let options = Options::of(&Query::of(Some(query))).expect("options");
+        let options = Options::from_query(&Query::parse(Some(query))).expect("options");
         let now = Time::read("2026-01-01T00:01:00Z").expect("a time");
         let wall_ns = now.unix_nanos().expect("the time is set");
         options.cut(
@@ -352,7 +352,7 @@ mod tests {
             ("tailLines=many", 400, "many"),
             ("sinceTime=yesterday", 400, "yesterday"),
         ] {
-            let error = Options::of(&Query::of(Some(query))).expect_err(query);
+            let error = Options::from_query(&Query::parse(Some(query))).expect_err(query);
             assert_eq!(error.code, code, "{query}");
             assert!(error.message.contains(why), "{query}: {}", error.message);
         }

@@ -53,7 +53,7 @@ pub(crate) fn serve(call: &Call<'_>, target: &Target) -> Result<Response<Body>, 
 }
 
 fn log(call: &Call<'_>, target: &Target) -> Result<Response<Body>, ApiError> {
-    let options = log::Options::of(&call.query)?;
+    let options = log::Options::from_query(&call.query)?;
     let pod = call.cluster().get::<Pod>(&target.namespace, &target.name)?;
     let container = container(call, &pod)?;
     let Some(node) = pod.node_name.as_deref() else {

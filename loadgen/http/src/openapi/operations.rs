@@ -39,7 +39,7 @@ pub(super) fn reference(name: &str) -> Value {
 }
 
 pub(super) fn kind_json(kind: Kind) -> Value {
-    let of = GroupVersion::of(kind.api_version());
+    let of = GroupVersion::parse(kind.api_version());
     json!({"group": of.group, "version": of.version, "kind": kind.name()})
 }
 

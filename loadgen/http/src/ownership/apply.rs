@@ -39,7 +39,7 @@ impl Writer<'_> {
         force: bool,
     ) -> Result<Map<String, Value>, ApiError> {
         let schema = schema_of(self.kind);
-        let of = Type::of(&schema);
+        let of = Type::from_schema(&schema);
         let version = self.kind.api_version();
         let config = Value::Object(config.clone());
         check_types(self.kind, &config, of)?;
@@ -60,7 +60,7 @@ impl Writer<'_> {
         let difference = |new: &Value, version: &str| {
             let kind = view::at_version(self.kind, version)?;
             let schema = schema_of(kind);
-            let of = Type::of(&schema);
+            let of = Type::from_schema(&schema);
             let old = stored.map_or_else(|| Map::new().into(), |old| view::json(kind, old));
             let new = view::converted(self.kind, kind, new.clone());
             let (old, new) = (plain(old, kind), plain(new, kind));

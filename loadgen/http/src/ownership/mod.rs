@@ -253,7 +253,7 @@ impl Writer<'_> {
             return;
         };
         let schema = schema_of(self.kind);
-        let of = Type::of(&schema);
+        let of = Type::from_schema(&schema);
         let form = |object: &dyn Object| plain(view::json(self.kind, object), self.kind);
         let is_same = || Difference::between(&form(old), &form(&*new), of).is_none();
         if before.same_but_times(&after) && is_same() {
@@ -287,7 +287,7 @@ impl Writer<'_> {
         let compare = |version: &str| {
             let kind = view::at_version(self.kind, version)?;
             let schema = schema_of(kind);
-            let of = Type::of(&schema);
+            let of = Type::from_schema(&schema);
             let old = old.map_or_else(|| Map::new().into(), |old| view::json(kind, old));
             let (old, new) = (plain(old, kind), plain(view::json(kind, &*new), kind));
             Some(Difference::between(&old, &new, of).ignoring(&ignored))
@@ -341,16 +341,16 @@ fn set_owners(object: &mut dyn Object, owners: &Owners) {
 /// Source: `GetResetFields` of the strategies in Kubernetes' `pkg/registry`.
 fn ignored(kind: Kind, subresource: &str) -> FieldSet {
     let status = match kind.row().has_status {
-        true => FieldSet::of(&["status"]),
+        true => FieldSet::from_path(&["status"]),
         false => FieldSet::default(),
     };
-    let spec = FieldSet::of(&["spec"]);
+    let spec = FieldSet::from_path(&["spec"]);
     match (subresource, kind.name()) {
-        ("status", "Deployment") => spec.union(&FieldSet::of(&["metadata", "labels"])),
+        ("status", "Deployment") => spec.union(&FieldSet::from_path(&["metadata", "labels"])),
         ("status", "Pod") => ["deletionTimestamp", "ownerReferences"]
             .iter()
             .fold(spec, |all, name| {
-                all.union(&FieldSet::of(&["metadata", name]))
+                all.union(&FieldSet::from_path(&["metadata", name]))
             }),
         ("status", _) => spec,
         ("", _) => status,

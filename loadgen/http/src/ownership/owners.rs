@@ -69,7 +69,7 @@ impl Owner {
     pub(super) fn conflict(&self, path: &[&str]) -> Conflict {
         Conflict {
             owner: self.shown(),
-            fields: FieldSet::of(path),
+            fields: FieldSet::from_path(path),
         }
     }
 
@@ -237,7 +237,7 @@ impl Owners {
 
     /// Removes a field from all its owners. An owner without fields is removed.
     pub(super) fn release(&mut self, path: &[&str]) {
-        let field = FieldSet::of(path);
+        let field = FieldSet::from_path(path);
         self.0.retain(|_, owned| {
             owned.fields = owned.fields.without_all(&field);
             !owned.fields.is_empty()
@@ -246,7 +246,7 @@ impl Owners {
 
     /// Adds an owner of a field.
     pub(super) fn add_path(&mut self, path: &[&str], owner: Owner, api_version: &str) {
-        self.add(owner, api_version, &FieldSet::of(path));
+        self.add(owner, api_version, &FieldSet::from_path(path));
     }
 
     fn add(&mut self, owner: Owner, api_version: &str, fields: &FieldSet) -> &mut Owned {
@@ -455,10 +455,10 @@ fn without_identity(fields: &FieldSet) -> FieldSet {
     ];
     let mut identity = FieldSet::default();
     for name in ["apiVersion", "kind", "metadata"] {
-        identity = identity.union(&FieldSet::of(&[name]));
+        identity = identity.union(&FieldSet::from_path(&[name]));
     }
     for name in OF_METADATA {
-        identity = identity.union(&FieldSet::of(&["metadata", name]));
+        identity = identity.union(&FieldSet::from_path(&["metadata", name]));
     }
     fields.without(&identity)
 }

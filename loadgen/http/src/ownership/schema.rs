@@ -43,7 +43,7 @@ impl<'a> Type<'a> {
     }
 
     /// Returns the type of the objects that a schema describes.
-    pub(super) fn of(schema: &'a Value) -> Type<'a> {
+    pub(super) fn from_schema(schema: &'a Value) -> Type<'a> {
         Type {
             property: schema,
             schema,

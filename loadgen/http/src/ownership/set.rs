@@ -70,7 +70,7 @@ impl FieldSet {
     }
 
     /// Returns the set of one path.
-    pub(super) fn of(path: &[&str]) -> FieldSet {
+    pub(super) fn from_path(path: &[&str]) -> FieldSet {
         let mut set = FieldSet::default();
         set.insert(&path.iter().map(|name| member(name)).collect::<Vec<_>>());
         set

@@ -451,7 +451,7 @@ mod tests {
         let Schema::Known(schema) = schema else {
             unreachable!("a built-in kind")
         };
-        Type::of(schema)
+        Type::from_schema(schema)
     }
 
     fn fields(fields: Value) -> FieldSet {

@@ -114,7 +114,7 @@ struct Sample {
 
 impl Sample {
     /// Returns a value. `None` if the schema is nested in itself too deeply.
-    fn of(&mut self, property: &'static Value) -> Option<Value> {
+    fn value(&mut self, property: &'static Value) -> Option<Value> {
         self.made += 1;
         let made = self.made;
         if let Some((name, schema)) = referred(property) {
@@ -128,11 +128,11 @@ impl Sample {
             return value;
         }
         if let Some(items) = property.get("items") {
-            let items = (0..=self.turn).map(|_| self.of(items));
+            let items = (0..=self.turn).map(|_| self.value(items));
             return items.collect();
         }
         if let Some(each) = property.get("additionalProperties") {
-            return Some(json!({format!("key{made}"): self.of(each)?}));
+            return Some(json!({format!("key{made}"): self.value(each)?}));
         }
         Some(match (property["type"].as_str(), self.turn) {
             (Some("string"), _) if property["format"] == "byte" => json!("eHl6"),
@@ -149,8 +149,8 @@ impl Sample {
     fn named(&mut self, name: &str, schema: &'static Value) -> Option<Value> {
         let made = self.made;
         if let Some(forms) = schema["oneOf"].as_array() {
-            let form = self.of(&forms[self.turn]);
-            return form.or_else(|| self.of(&forms[1 - self.turn]));
+            let form = self.value(&forms[self.turn]);
+            return form.or_else(|| self.value(&forms[1 - self.turn]));
         }
         let is_object = schema["properties"].is_object();
         Some(match name.rsplit('.').next().unwrap_or("") {
@@ -168,7 +168,8 @@ impl Sample {
                 members(name, &mut numbered);
                 let properties = schema["properties"].as_object()?.iter();
                 let sent = properties.filter(|(member, _)| numbered.contains(member.as_str()));
-                let members = sent.map(|(name, property)| Some((name.clone(), self.of(property)?)));
+                let members =
+                    sent.map(|(name, property)| Some((name.clone(), self.value(property)?)));
                 members.flatten().collect()
             }
             _ if schema["format"] == "byte" => json!("eHl6"),

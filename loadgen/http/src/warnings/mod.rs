@@ -32,7 +32,12 @@ const NOT_ASKED: &str = "stored but not consulted when objects are written";
 
 /// Returns the warnings about a request: the kind is deprecated, or a Job is deleted without a
 /// propagation policy for its pods.
-pub(crate) fn of(route: &Route, method: &Method, query: &Query<'_>, body: &Bytes) -> Vec<String> {
+pub(crate) fn of_request(
+    route: &Route,
+    method: &Method,
+    query: &Query<'_>,
+    body: &Bytes,
+) -> Vec<String> {
     let Route::Objects(target) = route else {
         return Vec::new();
     };

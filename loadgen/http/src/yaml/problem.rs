@@ -32,7 +32,7 @@ pub enum Cause {
 }
 
 impl Problem {
-    pub(super) fn of(place: Option<(u64, u64)>, told: String) -> Problem {
+    pub(super) fn new(place: Option<(u64, u64)>, told: String) -> Problem {
         Problem {
             place,
             plain: told.clone(),
@@ -55,13 +55,13 @@ pub(super) fn of_character(character: char) -> Problem {
         '\0'..='\u{9f}' => "control characters are not allowed",
         _ => "invalid Unicode character",
     };
-    Problem::of(None, told.to_owned())
+    Problem::new(None, told.to_owned())
 }
 
 pub(super) fn too_deep(place: (u64, u64)) -> Problem {
     Problem {
         cause: Cause::Depth,
-        ..Problem::of(
+        ..Problem::new(
             Some(place),
             format!("is nested deeper than {READ_DEPTH_MAX} levels"),
         )
@@ -71,7 +71,7 @@ pub(super) fn too_deep(place: (u64, u64)) -> Problem {
 pub(super) fn aliases(place: (u64, u64)) -> Problem {
     Problem {
         cause: Cause::Aliases,
-        ..Problem::of(Some(place), "document contains excessive aliasing".into())
+        ..Problem::new(Some(place), "document contains excessive aliasing".into())
     }
 }
 
@@ -86,7 +86,7 @@ pub(super) fn tab(place: (u64, u64)) -> Problem {
     };
     Problem {
         plain: "a tab cannot be used as indentation".to_owned(),
-        ..Problem::of(Some(place), told)
+        ..Problem::new(Some(place), told)
     }
 }
 

@@ -62,7 +62,7 @@ pub fn read(text: &str) -> Result<Yaml, Problem> {
         }
     }
     if let Some(why) = composer.no_json {
-        return Err(Problem::of(None, why));
+        return Err(Problem::new(None, why));
     }
     Ok(Yaml {
         value: composer.value,
@@ -187,7 +187,7 @@ impl Composer<'_> {
             Event::Alias(anchor) => self.alias(anchor, span, place)?,
             Event::UnresolvedAlias(name) => {
                 let told = format!("unknown anchor '{name}' referenced");
-                return Err(Problem::of(Some(place), told));
+                return Err(Problem::new(Some(place), told));
             }
             Event::DocumentEnd | Event::StreamEnd => return Ok(true),
             _ => {}
@@ -253,7 +253,7 @@ impl Composer<'_> {
         let Some(anchored) = self.anchors.get(&anchor) else {
             let name = span.slice(self.text).unwrap_or("").trim_start_matches('*');
             let told = format!("anchor '{name}' value contains itself");
-            return Err(Problem::of(Some(place), told));
+            return Err(Problem::new(Some(place), told));
         };
         let (depth, bytes) = (anchored.depth, anchored.bytes);
         if self.open.len() + depth > READ_DEPTH_MAX {
@@ -280,7 +280,7 @@ impl Composer<'_> {
         let is_plain = style == ScalarStyle::Plain;
         let is_value = |open: &Open| matches!(&open.value, Container::Map { name: None, .. });
         let is_name = self.open.last().is_some_and(is_value);
-        let scalar = resolve(text, is_plain, tag).map_err(|why| Problem::of(Some(place), why))?;
+        let scalar = resolve(text, is_plain, tag).map_err(|why| Problem::new(Some(place), why))?;
         if is_name && anchor == 0 {
             return self.name(scalar, place);
         }
@@ -324,7 +324,10 @@ impl Composer<'_> {
             *name = Some(next);
             return Ok(());
         }
-        Err(Problem::of(Some(place), "did not find expected key".into()))
+        Err(Problem::new(
+            Some(place),
+            "did not find expected key".into(),
+        ))
     }
 
     /// Adds a value to the innermost open collection.
@@ -349,11 +352,11 @@ impl Composer<'_> {
                 merged,
             } => match name.take() {
                 // Only aliases, lists and maps get here without a name: they are names themselves.
-                None => match Scalar::of(&value) {
+                None => match Scalar::from_value(&value) {
                     Some(scalar) => return self.name(scalar, place),
                     None => {
                         let told = format!("invalid map key: {}", go_syntax(&value));
-                        return Err(Problem::of(Some(place), told));
+                        return Err(Problem::new(Some(place), told));
                     }
                 },
                 Some(Name::Text(name)) => {
@@ -396,7 +399,7 @@ impl Composer<'_> {
 fn to_merge(value: Value, place: (u64, u64)) -> Result<Vec<(String, Value)>, Problem> {
     let no_map = || {
         let told = "map merge requires map or sequence of maps as the value";
-        Problem::of(Some(place), told.into())
+        Problem::new(Some(place), told.into())
     };
     match value {
         Value::Object(members) => Ok(members.into_iter().collect()),

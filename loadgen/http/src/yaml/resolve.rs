@@ -58,7 +58,7 @@ impl<'t> Scalar<'t> {
     }
 
     /// Returns the scalar for a value. `None` for lists and maps.
-    pub(super) fn of(value: &Value) -> Option<Scalar<'static>> {
+    pub(super) fn from_value(value: &Value) -> Option<Scalar<'static>> {
         Some(match value {
             Value::Null => Scalar::Null,
             Value::Bool(flag) => Scalar::Bool(*flag),

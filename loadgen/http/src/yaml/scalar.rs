@@ -10,7 +10,7 @@ pub(super) enum Style {
 }
 
 pub(super) fn style_of(text: &str, is_key: bool) -> Style {
-    let found = Found::of(text);
+    let found = Found::parse(text);
     if text.contains('\n') {
         return match found.allows_block && !is_key {
             true => Style::Literal,
@@ -37,7 +37,7 @@ struct Found {
 }
 
 impl Found {
-    fn of(text: &str) -> Found {
+    fn parse(text: &str) -> Found {
         let mut has_indicator = text.starts_with("---") || text.starts_with("...");
         let (mut is_special, mut space_break, mut break_space) = (false, false, false);
         let characters: Vec<char> = text.chars().collect();

@@ -28,7 +28,7 @@ fn harness(engine: EngineKind, startup_ns: i64) -> Harness {
 fn harness_with(controllers: &[&str], engine: EngineKind, startup_ns: i64) -> Harness {
     let mut options = SimOptions::new(engine, 1);
     options.latency.pod_startup = Latency::Constant(startup_ns);
-    options.services.controllers = Controllers::of(Rows::installed(), controllers).unwrap();
+    options.services.controllers = Controllers::from_words(Rows::installed(), controllers).unwrap();
     furnished(&options)
 }
 
@@ -59,7 +59,7 @@ fn create_budget(harness: &Harness, spec: Value) {
 
 fn status(cluster: &Cluster) -> BudgetStatus {
     let budget = cluster.api(BUDGET).get("default", "b").unwrap();
-    BudgetStatus::of(&budget.to_json()["status"])
+    BudgetStatus::from_json(&budget.to_json()["status"])
 }
 
 fn pod_names(cluster: &Cluster) -> Vec<String> {

@@ -100,7 +100,7 @@ impl ByPhase {
     }
 
     /// Returns the durations of one phase.
-    pub fn of(&self, phase: usize) -> Option<&Histogram<u64>> {
+    pub fn get(&self, phase: usize) -> Option<&Histogram<u64>> {
         self.phases.get(phase)?.as_ref()
     }
 
@@ -254,7 +254,7 @@ mod tests {
         recorder.hand_over();
         let recorded = rest.lock().unwrap();
         let counts =
-            |durations: &ByPhase| [0, 1].map(|phase| durations.of(phase).map(Histogram::len));
+            |durations: &ByPhase| [0, 1].map(|phase| durations.get(phase).map(Histogram::len));
         assert_eq!(counts(&recorded.queued), [Some(3), Some(1)]);
         assert_eq!(counts(&recorded.worked), [Some(2), Some(1)]);
         assert_eq!(recorded.idle_syncs, [2, 0]);

@@ -19,7 +19,8 @@ const SECOND: i64 = 1_000 * MS;
 fn options() -> SimOptions {
     let mut options = SimOptions::new(EngineKind::Virtual, 1);
     // The tests write the status that the Job controller would write.
-    let controllers = Controllers::of(Rows::installed(), &["*", "-podgc", "-job-controller"]);
+    let controllers =
+        Controllers::from_words(Rows::installed(), &["*", "-podgc", "-job-controller"]);
     options.services.controllers = controllers.unwrap();
     options
 }
@@ -190,7 +191,7 @@ fn a_job_recreated_between_read_and_deletion_is_kept() {
 fn without_the_controller_a_finished_job_is_kept() {
     let mut options = options();
     let words = ["*", "-podgc", "-ttl-after-finished"];
-    options.services.controllers = Controllers::of(Rows::installed(), &words).unwrap();
+    options.services.controllers = Controllers::from_words(Rows::installed(), &words).unwrap();
     let harness = furnished(&options);
     create(&harness, 0);
     complete(&harness);

@@ -154,7 +154,7 @@ impl Harness {
     ///
     /// # Panics
     /// If a feature gate of the options [is unknown or locked](crate::rows::Rows::check_gates).
-    pub fn of(options: &SimOptions, registry: &Registry) -> Harness {
+    pub fn with_registry(options: &SimOptions, registry: &Registry) -> Harness {
         let (cluster, registry) = (Cluster::new(server_options(options)), registry.clone());
         let harness = Harness::with(options, cluster, None, None, |builder| {
             builder.registry = registry;

@@ -348,7 +348,7 @@ impl Listener for Pods {
     type Source = PodSource;
 
     fn stream(&self) -> StreamKind {
-        StreamKind::of(Kind::POD)
+        StreamKind::from_kind(Kind::POD)
     }
 
     fn apply(&mut self, delta: Delta<Pod>, now: Now) {
@@ -385,7 +385,7 @@ impl Listener for Objects {
     type Source = KindSource;
 
     fn stream(&self) -> StreamKind {
-        StreamKind::of(self.informer.kind())
+        StreamKind::from_kind(self.informer.kind())
     }
 
     fn apply(&mut self, delta: Delta<dyn Object>, now: Now) {

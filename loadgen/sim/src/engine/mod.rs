@@ -402,7 +402,7 @@ impl Builder {
     ) -> Arc<dyn AnyRunner> {
         let component = row.component;
         let settings = &self.options.controller;
-        let workers = settings.workers.of(row);
+        let workers = settings.workers.get(row);
         let limiter = settings
             .kube_api_qps
             // In single precision, as in client-go.

@@ -15,7 +15,7 @@ const SECOND_NS: i64 = 1_000_000_000;
 
 fn options(controllers: &[&str]) -> SimOptions {
     let mut options = SimOptions::new(EngineKind::Virtual, 1);
-    options.services.controllers = Controllers::of(Rows::installed(), controllers).unwrap();
+    options.services.controllers = Controllers::from_words(Rows::installed(), controllers).unwrap();
     options
 }
 

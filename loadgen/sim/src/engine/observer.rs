@@ -85,7 +85,7 @@ impl Observers {
     }
 
     /// Returns the observer of a workload type, or a no-op observer if none is set.
-    pub fn of<W: Workload>(&self) -> Arc<dyn Observer<W>> {
+    pub fn get<W: Workload>(&self) -> Arc<dyn Observer<W>> {
         let typed = self.0.iter().find_map(|observer| {
             let observer: &dyn Any = &**observer;
             observer.downcast_ref::<Arc<dyn Observer<W>>>()

@@ -121,7 +121,7 @@ fn cluster(script: BTreeMap<(usize, &'static str), Vec<End>>) -> (Harness, Arc<T
     let make = move |_: &Setup, informers: &mut Informers| {
         let workload = Arc::new(TwoQueues {
             kind,
-            queues: [OWN, OTHER].map(RateLimitingQueue::of),
+            queues: [OWN, OTHER].map(RateLimitingQueue::from_row),
             objects: informers.store(kind, || ()),
             script: script.clone(),
             syncs: Mutex::default(),
@@ -139,7 +139,7 @@ fn cluster(script: BTreeMap<(usize, &'static str), Vec<End>>) -> (Harness, Arc<T
     }));
     let registry = Registry::upstream().with_row(row, make);
     options.services.controllers = Controllers::of_kinds(&registry.rows(), &[kind]);
-    let mut harness = Harness::of(&options, &registry);
+    let mut harness = Harness::with_registry(&options, &registry);
     let workload = made.get().expect("the workload was created").clone();
     let namespace = json!({"metadata": {"name": "shop"}});
     let namespace = Namespace::from_json(namespace).unwrap();

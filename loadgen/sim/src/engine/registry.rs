@@ -90,7 +90,7 @@ impl Registry {
         let add: Add = Arc::new(move |builder, informers, connection, observers| {
             let hooks = connection.map(|connection| Hooks {
                 connection: Arc::clone(connection),
-                observer: observers.of::<W>(),
+                observer: observers.get::<W>(),
             });
             let workload = make(&builder.options.setup(), informers);
             builder.workload(workload, row, hooks.as_ref())
@@ -199,7 +199,7 @@ mod tests {
             [Arc::new(NoopObserver), Arc::new(NoopObserver)];
         observers.set(Arc::clone(&first));
         observers.set(Arc::clone(&second));
-        let found = observers.of::<deployment::Controller>();
+        let found = observers.get::<deployment::Controller>();
         assert_eq!(
             Arc::strong_count(&second),
             3,
@@ -207,7 +207,7 @@ mod tests {
         );
         assert_eq!(Arc::strong_count(&first), 2);
         drop(found);
-        let _other = observers.of::<replicaset::Controller>();
+        let _other = observers.get::<replicaset::Controller>();
         assert_eq!(Arc::strong_count(&second), 2);
     }
     #[test]
@@ -216,7 +216,7 @@ mod tests {
             let mut options = SimOptions::new(EngineKind::Virtual, 1);
             let gates = &mut options.controller.feature_gates;
             gates.insert(gate.to_owned(), false);
-            let make = AssertUnwindSafe(|| drop(Harness::of(&options, &registry)));
+            let make = AssertUnwindSafe(|| drop(Harness::with_registry(&options, &registry)));
             std::panic::catch_unwind(make)
         };
         assert!(cluster(Registry::upstream(), "PodDeletionCost").is_ok());

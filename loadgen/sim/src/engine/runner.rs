@@ -153,7 +153,7 @@ impl<W: Workload> ControllerRunner<W> {
             verb,
             kind,
             subresource,
-        } = RequestInfo::of(request);
+        } = RequestInfo::from_request(request);
         self.row.writes.is_empty()
             || kind.is_none_or(|kind| self.row.may_send(verb, kind, subresource))
     }

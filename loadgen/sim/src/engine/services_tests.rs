@@ -19,7 +19,7 @@ fn read<R: Resource>(value: Value) -> R {
 /// A served cluster on virtual time with these controllers, namespace `shop` and node `n1`.
 fn serving(controllers: &[&str], namespaces_wait: bool) -> Harness {
     let mut options = SimOptions::new(EngineKind::Virtual, 1);
-    options.services.controllers = Controllers::of(Rows::installed(), controllers).unwrap();
+    options.services.controllers = Controllers::from_words(Rows::installed(), controllers).unwrap();
     options.services.namespaces_wait = namespaces_wait;
     furnished(&options)
 }
@@ -242,7 +242,7 @@ fn an_object_with_an_owner_in_another_namespace_is_collected() {
 fn an_event_expires_an_hour_after_its_last_write() {
     const HOUR_NS: i64 = 3600 * SECOND_NS;
     let mut options = SimOptions::new(EngineKind::Virtual, 1);
-    options.services.controllers = Controllers::of(Rows::installed(), &["-podgc"]).unwrap();
+    options.services.controllers = Controllers::from_words(Rows::installed(), &["-podgc"]).unwrap();
     options.services.event_ttl_ns = HOUR_NS;
     let mut harness = furnished(&options);
     let event = |name: String| {

@@ -231,7 +231,7 @@ impl<W: Workload> WorkerTransport<W> {
 
     /// Sends one request when the limiter permits it, but not before `not_before_ns`.
     fn depart(&mut self, sent: Sent, request: &Request, not_before_ns: i64, now: Now) {
-        let verb = RequestInfo::of(request).verb;
+        let verb = RequestInfo::from_request(request).verb;
         let wait_ns = self.runner.client.reserve_ns(verb, now);
         let sent_ns = now.mono_ns.saturating_add(wait_ns);
         let (due_ns, back_ns) = self.call_latency.times_ns(sent_ns.max(not_before_ns));
@@ -246,7 +246,8 @@ impl<W: Workload> WorkerTransport<W> {
             InjectedOutcome::Pass => {}
             InjectedOutcome::Slow(by_ns) => late_ns = by_ns,
             InjectedOutcome::Refuse(error, after_ns) => {
-                self.calls.count(RequestInfo::of(request), error.code);
+                self.calls
+                    .count(RequestInfo::from_request(request), error.code);
                 let answer = InFlightState::ToClient(Answer::Failed(error));
                 return self.push(back_ns.saturating_add(after_ns), sent, answer);
             }
@@ -287,7 +288,7 @@ impl<W: Workload> WorkerTransport<W> {
             hooks.observer.sends(sync, workload, request, position, now);
         }
         let outgoing = OutgoingRequest {
-            call: Call::of(request),
+            call: Call::from_request(request),
             request: Some(request),
             workload: &workload.name,
             position,
@@ -415,7 +416,7 @@ impl<W: Workload> Transport for At<'_, W> {
             transport.runner.is_named(request),
             "the row of {} does not permit {}",
             transport.runner.row.name,
-            RequestInfo::of(request)
+            RequestInfo::from_request(request)
         );
         transport.asked += 1;
         let mut sent = Sent {

@@ -32,7 +32,7 @@ listed! {
 
 impl Call {
     /// Returns the kind of a request.
-    pub fn of(request: &Request) -> Call {
+    pub fn from_request(request: &Request) -> Call {
         match request {
             Request::CreatePod { .. } => Call::CreatePod,
             Request::Create { object } if object.kind() == Kind::POD => Call::CreatePod,

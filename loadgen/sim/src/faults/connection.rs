@@ -438,31 +438,38 @@ mod tests {
     #[test]
     fn lost_events_count_until_the_initial_state_is_complete() {
         let (connection, now) = (connection(), Now::default());
-        connection.drop_events(StreamKind::of(Kind::POD), 1);
+        connection.drop_events(StreamKind::from_kind(Kind::POD), 1);
         let mut events = vec![WatchEvent::Added(Arc::new(()))];
-        connection.alter(StreamKind::of(Kind::POD), &mut events, &mut VecDeque::new());
-        connection.take_lag(StreamKind::of(Kind::POD), now);
-        connection.opened(StreamKind::of(Kind::POD), true);
-        assert!(connection.is_incomplete(StreamKind::of(Kind::POD)));
-        connection.listed(StreamKind::of(Kind::POD));
-        assert!(!connection.is_incomplete(StreamKind::of(Kind::POD)));
+        connection.alter(
+            StreamKind::from_kind(Kind::POD),
+            &mut events,
+            &mut VecDeque::new(),
+        );
+        connection.take_lag(StreamKind::from_kind(Kind::POD), now);
+        connection.opened(StreamKind::from_kind(Kind::POD), true);
+        assert!(connection.is_incomplete(StreamKind::from_kind(Kind::POD)));
+        connection.listed(StreamKind::from_kind(Kind::POD));
+        assert!(!connection.is_incomplete(StreamKind::from_kind(Kind::POD)));
     }
 
     #[test]
     fn healing_forces_a_new_list_after_lost_events() {
         let connection = connection();
-        connection.drop_events(StreamKind::of(Kind::POD), 1);
-        connection.hold(StreamKind::of(Kind::REPLICA_SET), 100);
+        connection.drop_events(StreamKind::from_kind(Kind::POD), 1);
+        connection.hold(StreamKind::from_kind(Kind::REPLICA_SET), 100);
         let pod = Arc::new(());
         let mut events = vec![WatchEvent::Added(pod)];
         let mut kept = VecDeque::new();
-        connection.alter(StreamKind::of(Kind::POD), &mut events, &mut kept);
-        assert!(events.is_empty() && connection.is_incomplete(StreamKind::of(Kind::POD)));
+        connection.alter(StreamKind::from_kind(Kind::POD), &mut events, &mut kept);
+        assert!(events.is_empty() && connection.is_incomplete(StreamKind::from_kind(Kind::POD)));
         connection.heal();
         let state = |kind| connection.watch_state(kind, true, Now::default());
         let expired = WatchState::Ended(StreamEnd::Expired);
-        assert_eq!(state(StreamKind::of(Kind::POD)), expired);
-        assert_eq!(state(StreamKind::of(Kind::REPLICA_SET)), WatchState::Open);
+        assert_eq!(state(StreamKind::from_kind(Kind::POD)), expired);
+        assert_eq!(
+            state(StreamKind::from_kind(Kind::REPLICA_SET)),
+            WatchState::Open
+        );
     }
 
     #[test]
@@ -470,19 +477,27 @@ mod tests {
         for held_back in [true, false] {
             let connection = connection();
             connection.network().set_fault_id(Some(7));
-            connection.hold(StreamKind::of(Kind::POD), 100);
-            connection.drop_events(StreamKind::of(Kind::REPLICA_SET), 1);
+            connection.hold(StreamKind::from_kind(Kind::POD), 100);
+            connection.drop_events(StreamKind::from_kind(Kind::REPLICA_SET), 1);
             let pods = held_back.then(|| WatchEvent::Added(Arc::new(())));
             let mut events: Vec<_> = pods.into_iter().collect();
-            connection.alter(StreamKind::of(Kind::POD), &mut events, &mut VecDeque::new());
+            connection.alter(
+                StreamKind::from_kind(Kind::POD),
+                &mut events,
+                &mut VecDeque::new(),
+            );
             let noticed: Vec<FaultId> = connection.network().take_noticed().into_iter().collect();
             assert_eq!(noticed, if held_back { vec![7] } else { vec![] });
             // Later events were not held back, and a list replaces events that would be lost.
             let mut events = vec![WatchEvent::Added(Arc::new(()))];
-            connection.alter(StreamKind::of(Kind::POD), &mut events, &mut VecDeque::new());
-            connection.take_lag(StreamKind::of(Kind::REPLICA_SET), Now::default());
             connection.alter(
-                StreamKind::of(Kind::REPLICA_SET),
+                StreamKind::from_kind(Kind::POD),
+                &mut events,
+                &mut VecDeque::new(),
+            );
+            connection.take_lag(StreamKind::from_kind(Kind::REPLICA_SET), Now::default());
+            connection.alter(
+                StreamKind::from_kind(Kind::REPLICA_SET),
                 &mut events,
                 &mut VecDeque::new(),
             );
@@ -496,11 +511,11 @@ mod tests {
         connection.network().set_fault_id(Some(7));
         let noticed = || connection.network().take_noticed().len();
         for is_noticed in [true, false] {
-            connection.end(StreamKind::of(Kind::POD), StreamEnd::Closed);
-            connection.ended(StreamKind::of(Kind::POD), is_noticed);
+            connection.end(StreamKind::from_kind(Kind::POD), StreamEnd::Closed);
+            connection.ended(StreamKind::from_kind(Kind::POD), is_noticed);
             assert_eq!(noticed(), usize::from(is_noticed));
-            connection.lag(StreamKind::of(Kind::POD), 3, 0);
-            connection.lagged(StreamKind::of(Kind::POD), is_noticed);
+            connection.lag(StreamKind::from_kind(Kind::POD), 3, 0);
+            connection.lagged(StreamKind::from_kind(Kind::POD), is_noticed);
             assert_eq!(noticed(), usize::from(is_noticed));
         }
     }

@@ -23,7 +23,7 @@ pub struct StreamKind(Kind);
 
 impl StreamKind {
     /// Returns the watch of a kind.
-    pub const fn of(kind: Kind) -> StreamKind {
+    pub const fn from_kind(kind: Kind) -> StreamKind {
         StreamKind(kind)
     }
 
@@ -263,7 +263,7 @@ mod tests {
             assert_eq!(read, stream);
         }
         let older: StreamKind = serde_json::from_str(r#""deployment-replica-sets""#).unwrap();
-        assert_eq!(older, StreamKind::of(Kind::REPLICA_SET));
+        assert_eq!(older, StreamKind::from_kind(Kind::REPLICA_SET));
         let refused = serde_json::from_str::<StreamKind>(r#""secrets""#).unwrap_err();
         let refused = refused.to_string();
         assert!(

@@ -78,14 +78,18 @@ pub(super) fn text(value: &Value) -> String {
 }
 
 impl Ask {
-    pub(super) fn of(spec: &PodSpec) -> Ask {
+    pub(super) fn from_spec(spec: &PodSpec) -> Ask {
         const REQUIRED: &str = "requiredDuringSchedulingIgnoredDuringExecution";
         let get = |name| spec.get(name).unwrap_or_default();
         let (affinity, tolerations) = (get("affinity"), get("tolerations"));
-        let terms =
-            |kind: &str| -> Vec<Term> { items(&affinity[kind][REQUIRED]).map(Term::of).collect() };
+        let terms = |kind: &str| -> Vec<Term> {
+            items(&affinity[kind][REQUIRED])
+                .map(Term::from_value)
+                .collect()
+        };
         let nodes = affinity["nodeAffinity"][REQUIRED].get("nodeSelectorTerms");
-        let node_terms = nodes.map(|terms| items(terms).map(NodeTerm::of).collect::<Vec<_>>());
+        let node_terms =
+            nodes.map(|terms| items(terms).map(NodeTerm::from_value).collect::<Vec<_>>());
         let selector = get("nodeSelector");
         let selector = selector.as_object().into_iter().flatten();
         let needs = json!({"containers": get("containers"), "overhead": get("overhead"),
@@ -94,7 +98,9 @@ impl Ask {
         Ask {
             requests: requests.filter(|(_, amount)| !amount.is_zero()).collect(),
             ports: host_ports(&needs),
-            tolerations: items(&tolerations).filter_map(Toleration::of).collect(),
+            tolerations: items(&tolerations)
+                .filter_map(Toleration::from_value)
+                .collect(),
             selector: selector
                 .map(|(key, value)| (key.clone(), text(value)))
                 .collect(),
@@ -103,7 +109,7 @@ impl Ask {
             affinity: terms("podAffinity"),
             anti_affinity: terms("podAntiAffinity"),
             spread: items(&get("topologySpreadConstraints"))
-                .filter_map(Spread::of)
+                .filter_map(Spread::from_value)
                 .collect(),
             priority: spec.priority,
             never_preempts: get("preemptionPolicy") == "Never",
@@ -192,7 +198,7 @@ impl HostPort {
 
 impl Toleration {
     /// Returns `None` for an invalid toleration: one without a key that requires a value.
-    fn of(value: &Value) -> Option<Toleration> {
+    fn from_value(value: &Value) -> Option<Toleration> {
         let (key, exists) = (text(&value["key"]), value["operator"] == "Exists");
         (exists || !key.is_empty()).then(|| Toleration {
             key,
@@ -203,8 +209,8 @@ impl Toleration {
 }
 
 impl NodeTerm {
-    pub(super) fn of(term: &Value) -> NodeTerm {
-        let read = |list: &str| items(&term[list]).map(Requirement::of).collect();
+    pub(super) fn from_value(term: &Value) -> NodeTerm {
+        let read = |list: &str| items(&term[list]).map(Requirement::from_value).collect();
         NodeTerm {
             labels: read("matchExpressions"),
             fields: read("matchFields"),
@@ -215,7 +221,7 @@ impl NodeTerm {
     pub(super) fn of_topology(term: &Value) -> NodeTerm {
         let labels = items(&term["matchLabelExpressions"]).map(|expression| Requirement {
             operator: "In".to_owned(),
-            ..Requirement::of(expression)
+            ..Requirement::from_value(expression)
         });
         NodeTerm {
             labels: labels.collect(),
@@ -239,7 +245,7 @@ fn label<'a>(labels: &'a Labels, key: &str) -> Option<&'a str> {
 }
 
 impl Requirement {
-    fn of(value: &Value) -> Requirement {
+    fn from_value(value: &Value) -> Requirement {
         Requirement {
             key: text(&value["key"]),
             operator: text(&value["operator"]),

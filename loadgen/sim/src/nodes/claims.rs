@@ -187,7 +187,7 @@ impl Claims {
 
     /// Returns the state of a pod's claims. For a pod without claims, this costs a search of its
     /// spec.
-    pub(super) fn of(&mut self, pod: &Pod, now: Now) -> State {
+    pub(super) fn state(&mut self, pod: &Pod, now: Now) -> State {
         let claims = pod.spec.claims(&pod.metadata.name);
         let (mut late, mut reach, mut unbound) = (Vec::new(), Vec::new(), None);
         for PodClaim { name, template } in claims {
@@ -373,7 +373,7 @@ fn part<'o>(object: &'o DynamicObject, name: &str) -> &'o Value {
 fn affinity(volume: &DynamicObject) -> Option<Vec<NodeTerm>> {
     let required = &part(volume, "spec")["nodeAffinity"]["required"];
     let terms = required.get("nodeSelectorTerms")?;
-    Some(items(terms).map(NodeTerm::of).collect())
+    Some(items(terms).map(NodeTerm::from_value).collect())
 }
 
 /// Whether the class has a provisioner.

@@ -55,7 +55,7 @@ struct NodeEvents {
 }
 
 impl NodeEvents {
-    fn of<'a>(nodes: &'a mut BTreeMap<Str, NodeEvents>, node: &Str) -> &'a mut NodeEvents {
+    fn entry<'a>(nodes: &'a mut BTreeMap<Str, NodeEvents>, node: &Str) -> &'a mut NodeEvents {
         nodes.entry(node.clone()).or_default()
     }
 }
@@ -76,7 +76,7 @@ impl KubeletEvents {
             if let Some(node) = pod.node_name.as_ref().filter(|_| has_run) {
                 let all = pod.spec.init_containers.iter().chain(&pod.spec.containers);
                 let images = all.map(|container| container.image.clone());
-                NodeEvents::of(nodes, node).images.extend(images);
+                NodeEvents::entry(nodes, node).images.extend(images);
             }
         });
     }
@@ -99,7 +99,7 @@ impl KubeletEvents {
             return;
         };
         let cluster = &self.cluster;
-        let node = NodeEvents::of(&mut self.nodes, name);
+        let node = NodeEvents::entry(&mut self.nodes, name);
         let recorder = node.recorder.get_or_insert_with(|| {
             let recorder = EventRecorder::new("kubelet").on_node(name);
             recorder.with_stamps(stamps.clone())

@@ -51,7 +51,7 @@ fn selector(value: &Value) -> Option<Selector> {
 }
 
 impl Term {
-    pub(super) fn of(term: &Value) -> Term {
+    pub(super) fn from_value(term: &Value) -> Term {
         Term {
             selector: selector(&term["labelSelector"]),
             namespaces: items(&term["namespaces"]).map(text).collect(),
@@ -95,7 +95,7 @@ fn domain(key: &str, node: &Node) -> Option<Domain> {
 
 impl Spread {
     /// Returns the constraint, unless it is only a preference.
-    pub(super) fn of(constraint: &Value) -> Option<Spread> {
+    pub(super) fn from_value(constraint: &Value) -> Option<Spread> {
         (constraint["whenUnsatisfiable"] != "ScheduleAnyway").then(|| Spread {
             selector: selector(&constraint["labelSelector"]),
             key: text(&constraint["topologyKey"]),
@@ -140,7 +140,7 @@ pub(super) struct Neighbours {
 impl Neighbours {
     /// Computes the effect of the placed pods. O(groups of placed pods · nodes) if the pod has
     /// rules about other pods, otherwise O(groups with anti-affinity).
-    pub(super) fn of<'a>(
+    pub(super) fn new<'a>(
         cluster: &Cluster,
         (pod, ask): (&Pod, &Ask),
         placed: &Placed,

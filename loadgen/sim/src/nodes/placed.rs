@@ -251,7 +251,7 @@ mod tests {
     fn equivalent_pods_are_one_group_until_they_are_removed() {
         let mut placed = Placed::default();
         placed.group_all();
-        let ask = Arc::new(Ask::of(&PodSpec::default()));
+        let ask = Arc::new(Ask::from_spec(&PodSpec::default()));
         let pod = |name: &str, app: &str| {
             let meta = json!({"name": name, "namespace": "n", "uid": name, "labels": {"app": app}});
             Arc::new(Pod::from_json(json!({"metadata": meta})).unwrap())
@@ -287,9 +287,9 @@ mod tests {
     #[test]
     fn pods_are_grouped_on_demand() {
         let mut placed = Placed::default();
-        let ask = Arc::new(Ask::of(&PodSpec::default()));
-        let mut apart = Ask::of(&PodSpec::default());
-        apart.anti_affinity.push(Term::of(&json!({})));
+        let ask = Arc::new(Ask::from_spec(&PodSpec::default()));
+        let mut apart = Ask::from_spec(&PodSpec::default());
+        apart.anti_affinity.push(Term::from_value(&json!({})));
         let apart = Arc::new(apart);
         let pod = |name: &str| {
             let meta =

@@ -172,7 +172,7 @@ impl Placement {
             self.asks.clear();
             self.refused.clear();
         }
-        let ask = Arc::new(Ask::of(spec));
+        let ask = Arc::new(Ask::from_spec(spec));
         if ask.has_neighbours() {
             self.placed.group_all();
         }
@@ -297,7 +297,7 @@ impl Placement {
             .map(|place| (&*place.node, tolerated(&place.node)));
         let node_of = |name: &str| self.nodes.get(name).map(|place| &*place.node);
         let (cluster, placed) = (&self.cluster, &self.placed);
-        Some(Neighbours::of(cluster, (pod, ask), placed, nodes, node_of))
+        Some(Neighbours::new(cluster, (pod, ask), placed, nodes, node_of))
     }
 
     /// Returns the chosen node among those that can take the pod.
@@ -579,7 +579,7 @@ pub(super) fn is_driven_out(node: &Node, pod: &Pod, except: &str) -> bool {
         .peekable();
     // Without taints, there is no need to parse the spec.
     taints.peek().is_some() && {
-        let ask = Ask::of(&pod.spec);
+        let ask = Ask::from_spec(&pod.spec);
         taints.any(|taint| !ask.tolerates(taint))
     }
 }

@@ -299,7 +299,7 @@ impl Allowance {
             .list(&ListOptions::default());
         let budgets = page.map(|page| page.items).unwrap_or_default();
         let budgets = budgets.iter().filter_map(|budget| {
-            let budget = Budget::of((**budget).downcast_ref::<DynamicObject>()?);
+            let budget = Budget::from_object((**budget).downcast_ref::<DynamicObject>()?);
             let selector = budget.compiled().ok()?;
             let disrupted = budget.status.disrupted_pods.keys();
             (!selector.is_empty()).then(|| Allowance {

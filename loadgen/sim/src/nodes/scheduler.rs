@@ -296,7 +296,7 @@ impl Scheduler {
             return Err(NoPlace::Gone);
         }
         let mut claims = match self.heeds_claims {
-            true => self.claims.of(&pod, now),
+            true => self.claims.state(&pod, now),
             false => State::Bound(Vec::new()),
         };
         placement.reach = match &mut claims {

@@ -230,7 +230,7 @@ impl Script {
 
     /// Returns the behavior of a container. Words for all containers do not apply to init
     /// containers and sidecars.
-    pub(super) fn of(&self, container: &str, is_regular: bool) -> Part {
+    pub(super) fn part(&self, container: &str, is_regular: bool) -> Part {
         let mut own = self.own.iter();
         let own = own.find(|(name, _)| &**name == container);
         let mut part = own.map_or_else(Part::default, |(_, part)| part.clone());
@@ -369,7 +369,7 @@ mod tests {
     #[test]
     fn lists_apply_by_instance_and_the_last_value_repeats() {
         let script = Script::parse("run=1s,1m30s,never exit=1,SIGKILL,OOM ready=never,500ms");
-        let part = script.unwrap().of("any", true);
+        let part = script.unwrap().part("any", true);
         let runs = [0, 1, 2, 9].map(|instance| part.run(instance, false));
         assert_eq!(runs, [Some(SECOND_NS), Some(90 * SECOND_NS), None, None]);
         let exits = [0, 1, 2, 3].map(|instance| part.exit(instance));
@@ -383,8 +383,8 @@ mod tests {
     #[test]
     fn a_containers_own_words_override_those_for_all() {
         let script = Script::parse("run=5s stop=never i.exit=3 s.run=2s pull=fail,ok").unwrap();
-        let (init, sidecar) = (script.of("i", false), script.of("s", false));
-        let regular = script.of("c", true);
+        let (init, sidecar) = (script.part("i", false), script.part("s", false));
+        let regular = script.part("c", true);
         assert_eq!((init.run(0, true), init.exit(0).code()), (Some(0), 3));
         assert_eq!(sidecar.run(0, false), Some(2 * SECOND_NS));
         assert_eq!(regular.run(0, false), Some(5 * SECOND_NS));

@@ -51,7 +51,7 @@ impl RunningStatus {
     }
 
     /// Returns the status of a bound pod whose containers start now.
-    pub(super) fn of(&mut self, pod: &Pod, node: &Str, now: Time) -> PodStatus {
+    pub(super) fn status(&mut self, pod: &Pod, node: &Str, now: Time) -> PodStatus {
         let holds = |kind, since| PodCondition {
             kind,
             status: ConditionStatus::True,
@@ -221,7 +221,7 @@ mod tests {
     fn a_started_pod_is_running_and_ready_now() {
         let now = Time::from_unix_seconds(1_000);
         let mut pod = pod();
-        pod.status = RunningStatus::new().of(&pod, &"node-00300".into(), now);
+        pod.status = RunningStatus::new().status(&pod, &"node-00300".into(), now);
         assert!(pod.is_ready());
         assert_eq!(pod.ready_time(), now);
         assert_eq!(pod.status.phase, PodPhase::Running);
@@ -242,7 +242,7 @@ mod tests {
             ..Pod::default()
         };
         let mut statuses = RunningStatus::new();
-        let mut at = |seconds| statuses.of(&pod, &"n".into(), Time::from_unix_seconds(seconds));
+        let mut at = |seconds| statuses.status(&pod, &"n".into(), Time::from_unix_seconds(seconds));
         let (one, other, later) = (at(5), at(5), at(6));
         let init = |status: &PodStatus, number: usize| {
             let init = status.init_container_statuses.as_ref().unwrap();
@@ -259,7 +259,7 @@ mod tests {
     fn pods_of_one_node_share_equal_parts() {
         let mut statuses = RunningStatus::new();
         let node: Str = "node-1".into();
-        let mut at = |seconds| statuses.of(&pod(), &node, Time::from_unix_seconds(seconds));
+        let mut at = |seconds| statuses.status(&pod(), &node, Time::from_unix_seconds(seconds));
         let (a, b, later) = (at(5), at(5), at(6));
         let details = |status: &PodStatus| status.container_statuses[0].details.clone().unwrap();
         let start = |status: &PodStatus| status.started.clone().unwrap();

@@ -55,39 +55,39 @@ fn values(report: &Report<'_>) -> Html {
         style => page::style(),
         script => Html::from_safe_string(include_str!("script.js").to_owned()),
         data => Html::from_safe_string(data(result, &places, timeless)),
-        scenario => of(&result.scenario),
-        question => of(&result.question),
-        answer => of(&result.answer),
-        alternatives => of(&result.alternatives.iter().map(Alternative::in_words).collect::<Vec<_>>()),
-        note => of(&brake::note(result)),
-        thresholds => of(&result.thresholds.iter().map(|threshold| {
+        scenario => to_html(&result.scenario),
+        question => to_html(&result.question),
+        answer => to_html(&result.answer),
+        alternatives => to_html(&result.alternatives.iter().map(Alternative::in_words).collect::<Vec<_>>()),
+        note => to_html(&brake::note(result)),
+        thresholds => to_html(&result.thresholds.iter().map(|threshold| {
             json!({"met": threshold.met, "text": format!("{}: {}", threshold.threshold, threshold.seen())})
         }).collect::<Vec<_>>()),
-        verdict => of(&verdict(result)),
+        verdict => to_html(&verdict(result)),
         set_up => result.phases.iter().any(|phase| phase.set_up),
         converged => result.outcome.converged,
         failed => result.outcome.exit_code != 0,
-        reason => of(&result.outcome.reason),
-        violations => of(&result.outcome.violations),
-        tiles => of(&tiles(result)),
-        bands => of(&bands(result, &x, &places, timeless)),
-        charts => of(&line_charts(result, &x, &places, timeless)),
-        x => of(&x),
-        latencies => of(&latencies(result)),
-        slowest => of(&slowest(result)),
-        phases => of(&phases(result)),
-        wasted => of(&wasted(result)),
-        work => of(&work_tables(result)),
-        settings => of(&settings_tables(result, report.settings)),
-        command => of(&report.command),
-        version => of(&result.build.version(&result.version)),
-        rustc => of(&result.build.rustc),
+        reason => to_html(&result.outcome.reason),
+        violations => to_html(&result.outcome.violations),
+        tiles => to_html(&tiles(result)),
+        bands => to_html(&bands(result, &x, &places, timeless)),
+        charts => to_html(&line_charts(result, &x, &places, timeless)),
+        x => to_html(&x),
+        latencies => to_html(&latencies(result)),
+        slowest => to_html(&slowest(result)),
+        phases => to_html(&phases(result)),
+        wasted => to_html(&wasted(result)),
+        work => to_html(&work_tables(result)),
+        settings => to_html(&settings_tables(result, report.settings)),
+        command => to_html(&report.command),
+        version => to_html(&result.build.version(&result.version)),
+        rustc => to_html(&result.build.rustc),
         timeless => timeless && !series.is_empty(),
         simulated => result.engine == "virtual",
     }
 }
 
-fn of(value: &(impl Serialize + ?Sized)) -> Html {
+fn to_html(value: &(impl Serialize + ?Sized)) -> Html {
     Html::from(Serde(value))
 }
 

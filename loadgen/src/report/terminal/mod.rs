@@ -238,7 +238,7 @@ fn workloads_of(result: &RunResult) -> String {
         return size.in_words();
     }
     workloads::owners_in_words(|kind| match is_generated {
-        true if workloads::of(kind).is_some_and(|it| result.settings.generates(it)) => {
+        true if workloads::for_kind(kind).is_some_and(|it| result.settings.generates(it)) => {
             result.settings.size.workloads()
         }
         _ => result.input.taken.get(kind.name()).copied().unwrap_or(0),

@@ -67,7 +67,7 @@ impl Driver {
     pub(super) fn lose_pod_events(&self, events: u64) -> Action {
         let events = u32::try_from(events).unwrap_or(u32::MAX);
         self.connection()
-            .drop_events(StreamKind::of(Kind::POD), events);
+            .drop_events(StreamKind::from_kind(Kind::POD), events);
         Action::Done
     }
 
@@ -110,7 +110,7 @@ impl Driver {
             Some(names) => names,
             None => {
                 let mut all = self.nodes_of(some.zone);
-                all.split_off(all.len() - some.nodes.of(all.len() as u64) as usize)
+                all.split_off(all.len() - some.nodes.resolve(all.len() as u64) as usize)
             }
         };
         let names = self.at.names.insert(names);
@@ -145,7 +145,7 @@ impl Driver {
     /// Returns the first of the nodes, or of those of a zone.
     pub(super) fn some_nodes(&self, some: SomeNodes) -> Vec<Str> {
         let mut nodes = self.nodes_of(some.zone);
-        nodes.truncate(some.nodes.of(nodes.len() as u64) as usize);
+        nodes.truncate(some.nodes.resolve(nodes.len() as u64) as usize);
         nodes
     }
 
@@ -173,7 +173,7 @@ impl Driver {
                 // It accepts no new objects.
                 continue;
             }
-            let limit = share.map(|share| share.of(pods));
+            let limit = share.map(|share| share.share(pods));
             let set = self.cluster.set_pod_quota(&namespace, limit, now);
             self.note("setting the pod quota of", Kind::NAMESPACE, set);
         }
@@ -186,7 +186,7 @@ impl Driver {
             Some(names) => names,
             None => {
                 let mut all = self.pods_by_namespace();
-                all.truncate(which.of(all.len() as u64) as usize);
+                all.truncate(which.resolve(all.len() as u64) as usize);
                 all.into_iter().map(|(name, _)| name).rev().collect()
             }
         };

@@ -149,7 +149,9 @@ impl Driver {
         let listed = self.cluster.api(Kind::POD_DISRUPTION_BUDGET).list(&options);
         let items = listed.map(|listed| listed.items).unwrap_or_default();
         items.iter().any(|item| {
-            let budget = item.downcast_ref::<DynamicObject>().map(Budget::of);
+            let budget = item
+                .downcast_ref::<DynamicObject>()
+                .map(Budget::from_object);
             let selector = budget.and_then(|budget| budget.compiled().ok());
             selector.is_some_and(|selector| selector.matches(labels))
         })

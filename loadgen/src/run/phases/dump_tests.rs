@@ -156,7 +156,7 @@ fn run_with(scenario: &str, flags: &str, loaded: Loaded) -> RunResult {
     let flags = format!("--scenario {scenario} {flags} {duration}");
     let request = SettingsRequest::read(flags.split_whitespace()).unwrap();
     let request = request.with_input(Some(loaded.size));
-    let settings = resolve(&request, Machine::of(2));
+    let settings = resolve(&request, Machine::with_cpus(2));
     let settings = settings.unwrap_or_else(|error| panic!("{scenario}: {error}"));
     run::run(&settings, loaded.objects, &(), &AtomicBool::new(false))
 }

@@ -78,7 +78,7 @@ impl Driver {
     ) -> Action {
         let maker = create.as_parts.then(|| workloads::maker_of(kind)).flatten();
         let maker = maker.filter(|maker| self.settings.creates(*maker));
-        let Some(workload) = maker.or_else(|| workloads::of(kind)) else {
+        let Some(workload) = maker.or_else(|| workloads::for_kind(kind)) else {
             return Action::Skipped;
         };
         let part = Part {

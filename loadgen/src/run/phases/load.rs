@@ -109,7 +109,7 @@ impl Loader {
             other => {
                 let kind = other.kind();
                 let stored = cluster.api(kind).import(other.into_any(), now)?;
-                if let Some(workload) = workloads::of(kind)
+                if let Some(workload) = workloads::for_kind(kind)
                     && let Some(pods) = workload.pods()
                     && let Some(demand) = pods.demand(&*stored)
                 {

@@ -51,7 +51,7 @@ impl Driver {
         // Of the pods that are ready as the step begins.
         let count = match self.at.count {
             Some(count) => count,
-            None => some.pods.of(self.tracker.pickable()),
+            None => some.pods.resolve(self.tracker.pickable()),
         };
         self.at.count = Some(count);
         self.each_due(count, some.load, begun_ns, now, |driver, _| {

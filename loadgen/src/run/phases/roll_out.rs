@@ -56,7 +56,7 @@ impl Driver {
     pub(super) fn roll_out(&mut self, roll_out: RollOut, begun_ns: i64, now: Now) -> Action {
         let count = match self.at.count {
             Some(count) => count,
-            None => roll_out.of.of(self.count_replaceable()),
+            None => roll_out.of.resolve(self.count_replaceable()),
         };
         self.at.count = Some(count);
         let begun = self.each_due(

@@ -154,7 +154,7 @@ impl Driver {
             Step::LoseAnswers(lose) => self.lose_answers(*lose),
             Step::Create(kind, create) => {
                 let (first, all) = size.numbers_of(*kind);
-                let count = create.of.of(all);
+                let count = create.of.resolve(all);
                 self.each_due(count, create.load, begun_ns, now, |driver, number| {
                     let share = driver.share(first + number);
                     let replicas = driver.amount(create.replicas, share, (number, count));
@@ -167,7 +167,7 @@ impl Driver {
 
     /// Returns the number of workloads that a step selects.
     fn how_many(&self, of: Which) -> u64 {
-        of.of(match self.rollouts.generated {
+        of.resolve(match self.rollouts.generated {
             true => self.rollouts.count() as u64,
             false => self.generated.len() as u64,
         })
@@ -238,7 +238,7 @@ impl Driver {
 
     /// Returns how many pods a step gives to a workload with this share.
     fn amount(&mut self, amount: Amount, share: i32, place: (u64, u64)) -> i32 {
-        amount.of(place, share, self.settings.burst_pods, &mut self.random)
+        amount.resolve(place, share, self.settings.burst_pods, &mut self.random)
     }
 
     /// Sets the number of pods of a workload, if this changes anything.

@@ -100,7 +100,7 @@ impl Machine {
     }
 
     /// Returns a machine with this many processors and unlimited memory.
-    pub const fn of(cpus: usize) -> Machine {
+    pub const fn with_cpus(cpus: usize) -> Machine {
         Machine {
             cpus,
             memory_bytes: None,
@@ -117,7 +117,7 @@ impl Settings {
     pub fn of_flags(flags: &str, cpus: usize) -> Result<Settings, String> {
         let request = SettingsRequest::read(flags.split_ascii_whitespace());
         let request = request.map_err(|error| error.to_string())?;
-        resolve(&request, Machine::of(cpus)).map_err(|error| error.to_string())
+        resolve(&request, Machine::with_cpus(cpus)).map_err(|error| error.to_string())
     }
 }
 

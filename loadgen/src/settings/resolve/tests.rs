@@ -48,7 +48,7 @@ fn limit(settings: &str, flags: &str) -> Result<(Option<f64>, u32), String> {
 }
 
 fn replica_set_workers(settings: &Settings) -> usize {
-    settings.controller.workers.of(ReplicaSets::ROW)
+    settings.controller.workers.get(ReplicaSets::ROW)
 }
 
 #[test]

@@ -45,9 +45,9 @@ fn examine_one(
     let template = &deployment.spec.template;
     let formed = sets.iter();
     let mut formed: Vec<(&ReplicaSet, TemplateForm)> = formed
-        .map(|set| (*set, TemplateForm::of(&set.spec.template)))
+        .map(|set| (*set, TemplateForm::from_template(&set.spec.template)))
         .collect();
-    let form = TemplateForm::of(template);
+    let form = TemplateForm::from_template(template);
     let new = new_and_old(&mut formed, |it| it.0, |it| &it.1, template, &form);
     let updated = new.map_or(0, |at| pods_of(formed[at].0).active);
     let meta = &deployment.metadata;

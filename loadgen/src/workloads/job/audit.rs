@@ -13,7 +13,7 @@ use podstorm_objects::{Object, Pod, PodPhase};
 /// # Errors
 /// Returns the contradiction.
 pub(super) fn check(object: &dyn Object, pods: &[Arc<Pod>]) -> Result<(), String> {
-    let Some(course) = Course::of(object).filter(Course::is_over) else {
+    let Some(course) = Course::from_object(object).filter(Course::is_over) else {
         return Ok(());
     };
     let meta = object.metadata();

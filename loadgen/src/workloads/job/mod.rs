@@ -176,7 +176,7 @@ impl LaboratoryWorkload for Jobs {
 
 impl Finishes for Jobs {
     fn course(&self, object: &dyn Object) -> Option<Course> {
-        Course::of(object)
+        Course::from_object(object)
     }
 
     fn audit(&self, object: &dyn Object, pods: &[Arc<Pod>]) -> Result<(), String> {

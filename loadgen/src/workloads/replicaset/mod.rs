@@ -268,7 +268,7 @@ impl OwnsPods for ReplicaSets {
 
     fn successor(&self, object: &dyn Object, revision: u32) -> Option<AnyObject> {
         let old = object.downcast_ref::<ReplicaSet>()?;
-        Some(Arc::new(successor::of(old, revision)))
+        Some(Arc::new(successor::successor(old, revision)))
     }
 }
 

@@ -14,7 +14,7 @@ pub(super) const HASH_LABEL: &str = "pod-template-hash";
 
 /// Returns the next revision of a ReplicaSet, without pods: the same template, selector and owner,
 /// except for the label that distinguishes revisions.
-pub(super) fn of(old: &ReplicaSet, revision: u32) -> ReplicaSet {
+pub(super) fn successor(old: &ReplicaSet, revision: u32) -> ReplicaSet {
     // Remove what an earlier successor added.
     let last = format_compact!("-r{}", revision.saturating_sub(1));
     let next = |text: &str| {

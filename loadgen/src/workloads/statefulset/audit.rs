@@ -15,7 +15,7 @@ use super::of_kind;
 /// # Errors
 /// Returns the contradiction.
 pub(super) fn check(object: &dyn Object, pods: &[Arc<Pod>]) -> Result<(), String> {
-    let Some((set, course)) = of_kind(object).zip(Course::of(object)) else {
+    let Some((set, course)) = of_kind(object).zip(Course::from_object(object)) else {
         return Ok(());
     };
     let meta = &set.metadata;

@@ -9,7 +9,7 @@ use crate::owned_pods::{OwnedPods, PodsByOwner};
 /// Adds deviations of StatefulSets. O(objects).
 pub(super) fn examine(objects: &[InputObject], owned: &PodsByOwner<'_>, found: &mut Findings) {
     for object in objects {
-        let (meta, course) = (object.metadata(), Course::of(object.as_object()));
+        let (meta, course) = (object.metadata(), Course::from_object(object.as_object()));
         let Some(course) = course else {
             continue;
         };

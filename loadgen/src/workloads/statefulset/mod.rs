@@ -163,7 +163,7 @@ fn int32(number: i64) -> i32 {
 
 impl OwnsPods for StatefulSets {
     fn demand(&self, object: &dyn Object) -> Option<Demand> {
-        let course = Course::of(object)?;
+        let course = Course::from_object(object)?;
         Some(Demand {
             replicas: int32(course.replicas),
             status: Counts {
@@ -225,7 +225,7 @@ impl RollsOut for StatefulSets {
     /// Returns the progress. With OnDelete, which rolls out nothing, a rollout is complete once the
     /// status is of the newest spec.
     fn progress(&self, object: &dyn Object) -> Option<Progress> {
-        let course = Course::of(object)?;
+        let course = Course::from_object(object)?;
         let is_observed = course.is_observed();
         let is_complete = course
             .rollout_status()

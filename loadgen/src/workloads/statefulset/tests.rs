@@ -181,7 +181,11 @@ fn played(scenario: &str, objects: &[Value]) -> RunResult {
     assert_eq!(loaded.warnings, [""; 0]);
     let flags = format!("--scenario {scenario} --engine virtual --time-limit 1h");
     let request = SettingsRequest::read(flags.split_whitespace()).unwrap();
-    let settings = resolve(&request.with_input(Some(loaded.size)), Machine::of(2)).unwrap();
+    let settings = resolve(
+        &request.with_input(Some(loaded.size)),
+        Machine::with_cpus(2),
+    )
+    .unwrap();
     run::run(&settings, loaded.objects, &(), &AtomicBool::new(false))
 }
 

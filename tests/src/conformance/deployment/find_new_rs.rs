@@ -20,7 +20,7 @@ pub(in crate::conformance) fn run(case: &mut Fields) -> Result<(), String> {
 
     let mut claimed: Vec<(&ReplicaSet, TemplateForm)> = given
         .iter()
-        .map(|it| (it, TemplateForm::of(&it.spec.template)))
+        .map(|it| (it, TemplateForm::from_template(&it.spec.template)))
         .collect();
     let new = new_and_old(&mut claimed, |it| it.0, |it| &it.1, &wanted, &wanted_form);
     let new = new.map(|place| claimed.remove(place).0);

@@ -218,7 +218,7 @@ impl Bases {
                 ..
             } => json!({"verb": "delete", "resource": kind.resource(), "name": name.as_str()}),
             // Upstream makes no such request, so no recording contains it.
-            other => json!({"asked": RequestInfo::of(other).to_string()}),
+            other => json!({"asked": RequestInfo::from_request(other).to_string()}),
         }
     }
 

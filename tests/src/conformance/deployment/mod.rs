@@ -26,6 +26,6 @@ fn deployment(value: Value) -> Result<Deployment, String> {
 /// Decodes a pod template. Returns its form too.
 fn template(value: Value) -> Result<(PodTemplate, TemplateForm), String> {
     let template = PodTemplate::from_json(value).map_err(|error| format!("template: {error}"))?;
-    let form = TemplateForm::of(&template);
+    let form = TemplateForm::from_template(&template);
     Ok((template, form))
 }

@@ -325,7 +325,7 @@ mod tests {
                     | Request::Delete { .. }
             );
             // A request for another resource differs from the recorded ones.
-            let resource = RequestInfo::of(&sample.request)
+            let resource = RequestInfo::from_request(&sample.request)
                 .kind
                 .map(|kind| kind.resource());
             let noted = api.requests[0]["resource"].as_str();

@@ -136,7 +136,7 @@ pub(super) fn run(
     while progress == Progress::Waiting {
         let sent = std::mem::take(&mut flight.0).into_iter();
         let mut sent = sent
-            .map(|(index, request)| Ok((index, Asked::of(&request)?)))
+            .map(|(index, request)| Ok((index, Asked::from_request(&request)?)))
             .collect::<Result<Vec<_>, String>>()?;
         sent.sort_by_key(|(_, asked)| (asked.resource.clone(), asked.name.clone()));
         let count = sent.len();
@@ -164,7 +164,7 @@ struct Asked {
 }
 
 impl Asked {
-    fn of(request: &Request) -> Result<Asked, String> {
+    fn from_request(request: &Request) -> Result<Asked, String> {
         let of = |verb, kind: Kind, namespace: &str, name: &str, body| Asked {
             verb,
             kind,

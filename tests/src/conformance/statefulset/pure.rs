@@ -64,7 +64,7 @@ pub(in crate::conformance) fn identity(case: &mut Fields) -> Result<(), String> 
 pub(in crate::conformance) fn rollout_status(case: &mut Fields) -> Result<(), String> {
     case.text("category")?;
     case.int("revision")?;
-    let course = Course::of(&set(case.value("set"))?).ok_or("not a StatefulSet")?;
+    let course = Course::from_object(&set(case.value("set"))?).ok_or("not a StatefulSet")?;
     let ours = match course.rollout_status() {
         Ok(status) => json!({"message": status.message + "\n", "done": status.done, "error": null}),
         Err(error) => json!({"message": "", "done": true, "error": error.to_string()}),

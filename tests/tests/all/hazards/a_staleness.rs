@@ -33,7 +33,7 @@ fn slow_to_end(gate: bool) -> Harness {
 fn hazard_01_slow_pod_watch_after_creates() {
     for gate in [true, false] {
         let mut sim = Harness::gated(gate);
-        sim.hold(StreamKind::of(Kind::POD), seconds(30));
+        sim.hold(StreamKind::from_kind(Kind::POD), seconds(30));
         sim.create_set(idle_set("web", 3));
         sim.run(seconds(1));
         assert_eq!(sim.count(Write::Create), 3);
@@ -63,7 +63,7 @@ fn hazard_01_slow_pod_watch_after_creates() {
 fn hazard_02_pod_watch_late_by_more_than_five_minutes() {
     for (gate, most) in [(false, 6), (true, 3)] {
         let mut sim = Harness::gated(gate);
-        sim.hold(StreamKind::of(Kind::POD), minutes(8));
+        sim.hold(StreamKind::from_kind(Kind::POD), minutes(8));
         sim.create_set(idle_set("web", 3));
         sim.run(minutes(5));
         sim.touch("web");
@@ -90,7 +90,7 @@ fn hazard_03_creation_event_lost() {
         for relist in [true, false] {
             let mut sim = Harness::gated(gate);
             sim.act(Action::Drop {
-                stream: StreamKind::of(Kind::POD),
+                stream: StreamKind::from_kind(Kind::POD),
                 events: 1,
                 list_after_ms: u32::MAX,
             });
@@ -102,7 +102,7 @@ fn hazard_03_creation_event_lost() {
             assert_eq!(sim.syncs().len(), syncs, "no timer wakes the key");
             assert_eq!(sim.status("web").replicas, 2);
             if relist {
-                sim.end(StreamKind::of(Kind::POD), StreamEnd::Expired);
+                sim.end(StreamKind::from_kind(Kind::POD), StreamEnd::Expired);
                 sim.run(seconds(2));
                 assert_eq!(sim.expected("web"), Some((0, 0)));
                 assert_eq!(sim.status("web").replicas, 3);
@@ -124,7 +124,7 @@ fn hazard_04_deletions_seen_late() {
     for gate in [true, false] {
         let mut sim = Harness::gated(gate).holding(idle_set("web", 10));
         sim.reset_extremes();
-        sim.hold(StreamKind::of(Kind::POD), minutes(4));
+        sim.hold(StreamKind::from_kind(Kind::POD), minutes(4));
         sim.scale("web", 5);
         sim.run(seconds(1));
         let syncs = sim.syncs().len();
@@ -147,7 +147,7 @@ fn hazard_04_deletions_seen_late() {
 fn hazard_05_graceful_deletion_is_seen_twice() {
     let mut sim = slow_to_end(true).holding(replica_set("web", 5));
     sim.connection()
-        .duplicate_events(StreamKind::of(Kind::POD), 2);
+        .duplicate_events(StreamKind::from_kind(Kind::POD), 2);
     sim.scale("web", 3);
     sim.run(seconds(1));
     assert_eq!(sim.expected("web"), Some((0, 0)));
@@ -243,12 +243,12 @@ fn hazard_07_initial_adds_are_handled_late() {
 fn hazard_08_created_pod_is_first_seen_terminating() {
     for gate in [true, false] {
         let mut sim = slow_to_end(gate);
-        sim.hold(StreamKind::of(Kind::POD), seconds(5));
+        sim.hold(StreamKind::from_kind(Kind::POD), seconds(5));
         sim.create_set(replica_set("web", 1));
         sim.run(seconds(1));
         let name = sim.active("web").remove(0);
         sim.delete_pod(&name);
-        sim.end(StreamKind::of(Kind::POD), StreamEnd::Expired);
+        sim.end(StreamKind::from_kind(Kind::POD), StreamEnd::Expired);
         sim.run(seconds(10));
         assert_eq!(sim.expected("web"), Some((1, 0)));
         sim.run(minutes(6));
@@ -271,7 +271,7 @@ fn hazard_09_victim_is_orphaned_before_its_deletion() {
         let cheap = json!({"controller.kubernetes.io/pod-deletion-cost": "-10"});
         sim.patch_pod(&victim, json!({"metadata": {"annotations": cheap}}));
         sim.run(seconds(1));
-        sim.hold(StreamKind::of(Kind::POD), seconds(10));
+        sim.hold(StreamKind::from_kind(Kind::POD), seconds(10));
         let stolen = json!({"metadata": {"ownerReferences": null, "labels": {"app": "other"}}});
         sim.patch_pod(&victim, stolen);
         sim.scale("web", 1);
@@ -295,14 +295,14 @@ fn hazard_09_victim_is_orphaned_before_its_deletion() {
 fn hazard_10_reference_dropped_and_deletion_in_one_step() {
     for gate in [true, false] {
         let mut sim = slow_to_end(gate).holding(replica_set("web", 2));
-        sim.hold(StreamKind::of(Kind::POD), seconds(10));
+        sim.hold(StreamKind::from_kind(Kind::POD), seconds(10));
         sim.scale("web", 1);
         sim.run(seconds(1));
         let pods = sim.owned("web");
         let victim = pods.iter().find(|pod| pod.is_terminating()).unwrap();
         let name = victim.metadata.name.to_string();
         sim.patch_pod(&name, json!({"metadata": {"ownerReferences": null}}));
-        sim.end(StreamKind::of(Kind::POD), StreamEnd::Expired);
+        sim.end(StreamKind::from_kind(Kind::POD), StreamEnd::Expired);
         let syncs = sim.syncs().len();
         sim.run(seconds(20));
         let held = sim.controller().pods().get(NAMESPACE, &name);
@@ -329,12 +329,12 @@ fn hazard_11_same_name_new_uid_in_one_update() {
     for gate in [true, false] {
         let mut sim = Harness::gated(gate).holding(idle_set("web", 1));
         let name = sim.active("web").remove(0);
-        sim.hold(StreamKind::of(Kind::POD), seconds(5));
+        sim.hold(StreamKind::from_kind(Kind::POD), seconds(5));
         sim.scale("web", 0);
         sim.run(seconds(1));
         assert!(sim.pod(&name).is_none());
         sim.forge_pod(&name, "web");
-        sim.end(StreamKind::of(Kind::POD), StreamEnd::Expired);
+        sim.end(StreamKind::from_kind(Kind::POD), StreamEnd::Expired);
         sim.run(seconds(10));
         assert_eq!(sim.expected("web"), Some((0, 1)));
         assert_eq!(sim.status("web").replicas, 1);
@@ -378,7 +378,7 @@ fn hazard_13_expired_deletes_then_creates() {
         let mut sim = heard_late(gate);
         sim.create_set(idle_set("web", 3));
         sim.run(seconds(10));
-        sim.hold(StreamKind::of(Kind::POD), minutes(60));
+        sim.hold(StreamKind::from_kind(Kind::POD), minutes(60));
         sim.scale("web", 2);
         sim.run(minutes(6));
         assert_eq!(sim.active("web").len(), 2);
@@ -386,7 +386,7 @@ fn hazard_13_expired_deletes_then_creates() {
         sim.scale("web", 5);
         sim.run(ms(1_500));
         assert_eq!(sim.expected("web"), Some((2, 0)), "the cache shows three");
-        sim.release(StreamKind::of(Kind::POD));
+        sim.release(StreamKind::from_kind(Kind::POD));
         sim.run(ms(200));
         let expected = sim.expected("web");
         assert_eq!(expected, Some((2, -1)), "the late deletion is counted");

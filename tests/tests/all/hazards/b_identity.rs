@@ -11,7 +11,7 @@ use podstorm_tests::hazard::{Harness, NAMESPACE, Write, idle_set, minutes, ms, s
 fn hazard_14_deleted_and_created_again_before_a_sync() {
     for gate in [true, false] {
         let mut sim = Harness::gated(gate);
-        sim.hold(StreamKind::of(Kind::POD), minutes(2));
+        sim.hold(StreamKind::from_kind(Kind::POD), minutes(2));
         sim.create_set(idle_set("web", 3));
         sim.run(seconds(1));
         assert_eq!(sim.expected("web"), Some((3, 0)));
@@ -32,15 +32,15 @@ fn hazard_14_deleted_and_created_again_before_a_sync() {
 fn hazard_15_created_again_while_the_watch_was_broken() {
     for gate in [true, false] {
         let mut sim = Harness::gated(gate);
-        sim.hold(StreamKind::of(Kind::POD), minutes(2));
+        sim.hold(StreamKind::from_kind(Kind::POD), minutes(2));
         sim.create_set(idle_set("web", 3));
         sim.run(seconds(1));
-        sim.hold(StreamKind::of(Kind::REPLICA_SET), seconds(5));
+        sim.hold(StreamKind::from_kind(Kind::REPLICA_SET), seconds(5));
         sim.delete_set("web", Propagation::Background);
         sim.create_set(idle_set("web", 4));
         sim.run(seconds(1));
         assert_eq!(sim.count(Write::Create), 3);
-        sim.end(StreamKind::of(Kind::REPLICA_SET), StreamEnd::Expired);
+        sim.end(StreamKind::from_kind(Kind::REPLICA_SET), StreamEnd::Expired);
         sim.run(seconds(10));
         assert_eq!(sim.count(Write::Create), 7);
         assert_eq!(sim.expected("web"), Some((4, 0)));
@@ -85,7 +85,7 @@ fn hazard_16_old_status_written_onto_the_successor() {
 fn hazard_17_stale_replicas() {
     for gate in [true, false] {
         let mut sim = Harness::gated(gate).holding(idle_set("web", 3));
-        sim.hold(StreamKind::of(Kind::REPLICA_SET), seconds(20));
+        sim.hold(StreamKind::from_kind(Kind::REPLICA_SET), seconds(20));
         sim.scale("web", 0);
         let name = sim.active("web").remove(0);
         sim.kill_pod(&name);
@@ -105,7 +105,7 @@ fn hazard_17_stale_replicas() {
 #[test]
 fn hazard_18_pod_event_precedes_the_replicaset() {
     let mut sim = Harness::new();
-    sim.hold(StreamKind::of(Kind::REPLICA_SET), seconds(5));
+    sim.hold(StreamKind::from_kind(Kind::REPLICA_SET), seconds(5));
     sim.create_set(idle_set("web", 2));
     sim.forge_pod("early", "web");
     sim.run(seconds(2));

@@ -35,7 +35,7 @@ fn hazard_21_orphaning_deletion_is_not_seen_yet() {
     let kept = json!({"metadata": {"finalizers": ["example.com/kept"]}});
     let mut sim = Harness::new().holding(with(idle_set("web", 2), kept));
     let (before, syncs) = (sim.written().len(), sim.syncs().len());
-    sim.hold(StreamKind::of(Kind::REPLICA_SET), seconds(20));
+    sim.hold(StreamKind::from_kind(Kind::REPLICA_SET), seconds(20));
     sim.delete_set("web", Propagation::Orphan);
     sim.run(seconds(10));
     assert!(sim.set("web").metadata.is_deleting());
@@ -80,7 +80,7 @@ fn hazard_22_deletion_between_live_get_and_patch() {
 fn hazard_23_live_get_fails_or_shows_another() {
     for case in ["500", "404", "other uid"] {
         let mut sim = Harness::new().holding(idle_set("web", 3));
-        sim.hold(StreamKind::of(Kind::REPLICA_SET), seconds(2));
+        sim.hold(StreamKind::from_kind(Kind::REPLICA_SET), seconds(2));
         match case {
             "500" => sim.refuse(Call::GetOwner, ApiFault::InternalError, 1),
             _ => sim.delete_set("web", Propagation::Background),

@@ -108,7 +108,7 @@ fn hazard_33_quota_is_freed_late() {
 fn hazard_34_condition_comes_and_goes() {
     for gate in [false, true] {
         let mut sim = with_quota(1, gate);
-        sim.hold(StreamKind::of(Kind::POD), seconds(2));
+        sim.hold(StreamKind::from_kind(Kind::POD), seconds(2));
         sim.create_set(idle_set("web", 3));
         sim.run(seconds(1));
         assert_eq!(sim.expected("web"), Some((1, 0)));
@@ -220,7 +220,7 @@ fn hazard_37_create_commits_and_its_answer_is_lost() {
         for lost in [ApiFault::GatewayTimeout, ApiFault::ConnectionCut] {
             let mut sim = Harness::gated(gate);
             if seen_late {
-                sim.hold(StreamKind::of(Kind::POD), seconds(1));
+                sim.hold(StreamKind::from_kind(Kind::POD), seconds(1));
             }
             sim.fail(Call::CreatePod, Effect::LoseAnswer(lost), 1);
             sim.create_set(idle_set("web", 1));

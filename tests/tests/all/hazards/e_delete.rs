@@ -29,7 +29,7 @@ fn hazard_45_pod_to_delete_is_already_gone() {
     let victim = sim.active("web").remove(0);
     sim.patch_pod(&victim, cost("-1"));
     sim.run(seconds(1));
-    sim.hold(StreamKind::of(Kind::POD), seconds(10));
+    sim.hold(StreamKind::from_kind(Kind::POD), seconds(10));
     sim.kill_pod(&victim);
     sim.scale("web", 2);
     sim.run(ms(1));
@@ -51,7 +51,7 @@ fn hazard_45_pod_to_delete_is_already_gone() {
 fn hazard_46_one_delete_of_five_fails() {
     for gate in [true, false] {
         let mut sim = Harness::gated(gate).holding(idle_set("web", 7));
-        sim.hold(StreamKind::of(Kind::POD), seconds(20));
+        sim.hold(StreamKind::from_kind(Kind::POD), seconds(20));
         let refused = Effect::Refuse(ApiFault::InternalError);
         sim.arm(Armed {
             index: Some(2),
@@ -85,7 +85,7 @@ fn hazard_46_one_delete_of_five_fails() {
 #[test]
 fn hazard_47_unscheduled_pods_to_delete() {
     let mut sim = Harness::new().holding(idle_set("web", 5));
-    sim.hold(StreamKind::of(Kind::POD), seconds(5));
+    sim.hold(StreamKind::from_kind(Kind::POD), seconds(5));
     sim.scale("web", 3);
     sim.run(seconds(1));
     assert_eq!((sim.pods().len(), sim.expected("web")), (3, Some((0, 2))));
@@ -135,7 +135,7 @@ fn hazard_48_non_transitive_ranking() {
                         ],
                     },
                 });
-                RankFields::of(&Pod::from_json(object).unwrap(), 1)
+                RankFields::from_pod(&Pod::from_json(object).unwrap(), 1)
             })
             .collect();
         let candidates: Vec<Candidate<'_>> = fields
@@ -244,7 +244,7 @@ fn hazard_52_deletion_cost_changes_late() {
     let names = sim.active("web");
     sim.patch_pod(&names[0], cost("-5"));
     sim.run(seconds(1));
-    sim.hold(StreamKind::of(Kind::POD), seconds(10));
+    sim.hold(StreamKind::from_kind(Kind::POD), seconds(10));
     sim.patch_pod(&names[1], cost("-10"));
     sim.scale("web", 2);
     sim.run(seconds(1));

@@ -180,7 +180,7 @@ fn hazard_64_unchanged_statuses() {
     let syncs = sim.syncs().len();
     for _ in 0..10 {
         sim.act(Action::Replay {
-            stream: StreamKind::of(Kind::REPLICA_SET),
+            stream: StreamKind::from_kind(Kind::REPLICA_SET),
             events: 1,
         });
         sim.touch("web");

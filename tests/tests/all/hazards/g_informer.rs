@@ -34,8 +34,8 @@ fn hazard_65_watch_expired() {
             // The ReplicaSets arrive first. Otherwise the controller would create pods for the
             // deleted one as fast as the garbage collector removes them.
             for (stream, held) in [
-                (StreamKind::of(Kind::POD), 15),
-                (StreamKind::of(Kind::REPLICA_SET), 5),
+                (StreamKind::from_kind(Kind::POD), 15),
+                (StreamKind::from_kind(Kind::REPLICA_SET), 5),
             ] {
                 sim.hold(stream, seconds(held));
                 sim.end(stream, end);
@@ -63,9 +63,9 @@ fn hazard_66_version_too_large() {
     for streaming in [true, false] {
         let mut sim = listing(streaming).holding(idle_set("web", 3));
         let name = sim.active("web").remove(0);
-        sim.hold(StreamKind::of(Kind::POD), seconds(1));
-        sim.connection().lag(StreamKind::of(Kind::POD), 4, 0);
-        sim.end(StreamKind::of(Kind::POD), StreamEnd::Expired);
+        sim.hold(StreamKind::from_kind(Kind::POD), seconds(1));
+        sim.connection().lag(StreamKind::from_kind(Kind::POD), 4, 0);
+        sim.end(StreamKind::from_kind(Kind::POD), StreamEnd::Expired);
         sim.kill_pod(&name);
         sim.run(seconds(10));
         assert_eq!((sim.count(Write::Create), sim.active("web").len()), (4, 3));
@@ -90,7 +90,8 @@ fn hazard_67_stale_list_at_the_start() {
         sim.start();
         sim.checker().stale_start();
         let lag = sim.cluster().resource_version() - before;
-        sim.connection().lag(StreamKind::of(Kind::POD), lag, 0);
+        sim.connection()
+            .lag(StreamKind::from_kind(Kind::POD), lag, 0);
         sim.run(seconds(5));
         assert_eq!(sim.active("web").len(), most);
         sim.run(seconds(300));
@@ -105,17 +106,17 @@ fn hazard_67_stale_list_at_the_start() {
 fn hazard_68_events_are_repeated() {
     let mut sim = Harness::new();
     sim.connection()
-        .duplicate_events(StreamKind::of(Kind::POD), 3);
+        .duplicate_events(StreamKind::from_kind(Kind::POD), 3);
     sim.create_set(idle_set("web", 3));
     sim.run(seconds(1));
     assert_eq!(sim.expected("web"), Some((0, 0)));
     assert_eq!(sim.connection().altered_events().1, 3);
     let syncs = sim.syncs().len();
     sim.act(Replay {
-        stream: StreamKind::of(Kind::POD),
+        stream: StreamKind::from_kind(Kind::POD),
         events: 1,
     });
-    sim.release(StreamKind::of(Kind::POD));
+    sim.release(StreamKind::from_kind(Kind::POD));
     sim.run(seconds(1));
     assert_eq!(sim.connection().altered_events().1, 4);
     assert_eq!(sim.syncs().len(), syncs);
@@ -127,10 +128,10 @@ fn hazard_68_events_are_repeated() {
     );
     sim.run(seconds(1));
     sim.act(Replay {
-        stream: StreamKind::of(Kind::POD),
+        stream: StreamKind::from_kind(Kind::POD),
         events: 4,
     });
-    sim.release(StreamKind::of(Kind::POD));
+    sim.release(StreamKind::from_kind(Kind::POD));
     sim.run(seconds(1));
     assert_eq!(sim.connection().altered_events().1, 8);
     assert_eq!(sim.expected("web"), Some((0, 0)));
@@ -289,7 +290,7 @@ fn hazard_72_resync() {
         controller.handle(&change, sim.now());
     }
     assert_eq!(controller.queue().len(), 3);
-    sim.release(StreamKind::of(Kind::POD));
+    sim.release(StreamKind::from_kind(Kind::POD));
     sim.run(seconds(1));
     assert_eq!(sim.syncs().len(), syncs + 3);
     assert_eq!(sim.written().len(), writes);

@@ -71,7 +71,7 @@ fn hazard_75_shutdown_with_queued_keys() {
     let mut sim = Harness::with(|setup| setup.starts = false);
     sim.create_set(idle_set("web", 2));
     sim.create_set(idle_set("api", 1));
-    let manual = ManualController::of(sim.cluster().clone(), sim.now());
+    let manual = ManualController::at(sim.cluster().clone(), sim.now());
     manual.list_sets();
     manual.list_pods();
     manual.controller.queue().shut_down();

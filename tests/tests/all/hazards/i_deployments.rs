@@ -60,7 +60,7 @@ impl Observer<Controller> for Log {
             Answer::Failed(error) => error.code,
             _ => 0,
         };
-        self.work().calls.push((Call::of(request), code));
+        self.work().calls.push((Call::from_request(request), code));
     }
 
     fn sync_ended(&self, _: SyncId, _: &Controller, state: &AsyncSync, _: Now) {
@@ -163,7 +163,7 @@ impl Shop {
 
     fn deployment(&self, name: &str) -> Arc<Deployment> {
         let found = self.cluster().api(Kind::DEPLOYMENT).get(SHOP, name);
-        Deployment::of(&found.expect("the Deployment exists")).expect("a Deployment")
+        Deployment::from_object(&found.expect("the Deployment exists")).expect("a Deployment")
     }
 
     /// Returns the ReplicaSets of a Deployment, the oldest revision first.

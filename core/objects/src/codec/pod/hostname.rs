@@ -12,7 +12,7 @@ use crate::{DecodeError, Hostname, Map, Pod, PodSpec};
 impl Pod {
     /// Returns `spec.hostname` if it is kept outside the spec.
     pub fn own_hostname(&self) -> Option<&str> {
-        self.hostname.of(&self.metadata)
+        self.hostname.resolve(&self.metadata)
     }
 
     /// Returns `spec.hostname`. O(bytes of the spec) if it is in the spec.
@@ -56,7 +56,7 @@ impl Pod {
             return self.spec.look(self.token_volume, look);
         }
         let members = Value::Object(self.spec_map());
-        look(Tape::of(&members).root())
+        look(Tape::new(&members).root())
     }
 
     /// Reports whether the specs of two pods are equal.

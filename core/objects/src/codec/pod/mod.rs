@@ -123,7 +123,7 @@ impl PodSpec {
     /// because these are stored outside the shared spec.
     pub fn from_json(members: Map) -> Result<PodSpec, DecodeError> {
         let members = Value::Object(members);
-        let tape = Tape::of(&members);
+        let tape = Tape::new(&members);
         if TokenVolume::find(tape.root()).is_some() {
             return Err(Path::ROOT.member("volumes").error(KEPT_OUTSIDE));
         }
@@ -139,7 +139,7 @@ impl PodSpec {
     pub fn with_members(&self, members: Map) -> Result<PodSpec, DecodeError> {
         let members = Value::Object(members);
         let name = (!self.stars.is_empty()).then_some(MARKER);
-        PodSpec::of_members(Tape::of(&members).root(), name)
+        PodSpec::of_members(Tape::new(&members).root(), name)
     }
 
     /// Creates a pod spec with these members. Returns it with the volume whose name was taken out,
@@ -149,7 +149,7 @@ impl PodSpec {
     /// Fails if a member has a wrong type, and for `nodeName`.
     pub fn with_volume(members: Map) -> Result<(PodSpec, Option<TokenVolume>), DecodeError> {
         let members = Value::Object(members);
-        let tape = Tape::of(&members);
+        let tape = Tape::new(&members);
         let volume = TokenVolume::find(tape.root());
         let name = volume.map(|volume| volume.to_string());
         let spec = PodSpec::of_members(tape.root(), name.as_deref())?;
@@ -244,7 +244,7 @@ impl PodSpec {
     /// volume name `name` is taken out.
     fn read(mut members: Members<'_, '_>, name: Option<&str>) -> PodSpec {
         let mut stars = SmallVec::new();
-        let text = Rest::of(|out| {
+        let text = Rest::written_by(|out| {
             let stars = &mut stars;
             let mut text = SpecText { out, name, stars };
             for (name, value) in members.left() {

@@ -10,11 +10,11 @@ use serde_json::Value;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JsonPath {
     text: String,
-    steps: Vec<Step>,
+    segments: Vec<Segment>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Step {
+enum Segment {
     Member(String),
     /// An index, counted from the end if negative.
     Entry(i64),
@@ -29,14 +29,14 @@ impl JsonPath {
     /// # Errors
     /// Returns the reason why the path can't be parsed, and the place.
     pub fn parse(text: &str) -> Result<JsonPath, String> {
-        let mut steps = Vec::new();
+        let mut segments = Vec::new();
         let inner = text.strip_prefix('{').and_then(|it| it.strip_suffix('}'));
         let mut rest = inner.unwrap_or(text).trim_start_matches('$');
         while !rest.is_empty() {
             rest = match rest.strip_prefix('[') {
                 Some(bracket) => {
                     let end = bracket.find(']').ok_or("unterminated array")?;
-                    steps.push(in_brackets(&bracket[..end])?);
+                    segments.push(in_brackets(&bracket[..end])?);
                     &bracket[end + 1..]
                 }
                 None => {
@@ -45,15 +45,15 @@ impl JsonPath {
                     match name.as_str() {
                         "" if after.starts_with('[') => {}
                         "" => return Err(format!("unexpected {after:?}")),
-                        "*" => steps.push(Step::All),
-                        _ => steps.push(Step::Member(name)),
+                        "*" => segments.push(Segment::All),
+                        _ => segments.push(Segment::Member(name)),
                     }
                     after
                 }
             };
         }
         let text = text.to_owned();
-        Ok(JsonPath { text, steps })
+        Ok(JsonPath { text, segments })
     }
 
     /// Returns the path as it was written.
@@ -61,10 +61,10 @@ impl JsonPath {
         &self.text
     }
 
-    /// Returns the members of the path if it has no other steps.
+    /// Returns the members of the path if it has no other segments.
     pub fn members(&self) -> Option<Vec<&str>> {
-        let names = self.steps.iter().map(|step| match step {
-            Step::Member(name) => Some(name.as_str()),
+        let names = self.segments.iter().map(|segment| match segment {
+            Segment::Member(name) => Some(name.as_str()),
             _ => None,
         });
         names.collect()
@@ -73,26 +73,28 @@ impl JsonPath {
     /// Returns the values at the path, in order.
     pub fn find<'v>(&self, object: &'v Value) -> Vec<&'v Value> {
         let from = vec![object];
-        self.steps.iter().fold(from, |found, step| {
-            let next = found.into_iter().map(|value| step.of(value));
+        self.segments.iter().fold(from, |found, segment| {
+            let next = found.into_iter().map(|value| segment.select(value));
             next.flatten().collect()
         })
     }
 }
 
-impl Step {
-    fn of<'v>(&self, value: &'v Value) -> Vec<&'v Value> {
+impl Segment {
+    fn select<'v>(&self, value: &'v Value) -> Vec<&'v Value> {
         match (self, value) {
-            (Step::Member(name), Value::Object(members)) => members.get(name).into_iter().collect(),
-            (Step::Entry(at), Value::Array(entries)) => {
+            (Segment::Member(name), Value::Object(members)) => {
+                members.get(name).into_iter().collect()
+            }
+            (Segment::Entry(at), Value::Array(entries)) => {
                 let length = i64::try_from(entries.len()).unwrap_or(i64::MAX);
                 let at = if *at < 0 { at + length } else { *at };
                 let entry = usize::try_from(at).ok().and_then(|at| entries.get(at));
                 entry.into_iter().collect()
             }
-            (Step::All, Value::Array(entries)) => entries.iter().collect(),
-            (Step::All, Value::Object(members)) => members.values().collect(),
-            (Step::Where(path, wanted), Value::Array(entries)) => {
+            (Segment::All, Value::Array(entries)) => entries.iter().collect(),
+            (Segment::All, Value::Object(members)) => members.values().collect(),
+            (Segment::Where(path, wanted), Value::Array(entries)) => {
                 let fits = |entry: &&Value| {
                     let found = path.iter().try_fold(*entry, |value, name| value.get(name));
                     let found = found.map(|found| match found {
@@ -124,19 +126,19 @@ fn member(text: &str) -> (String, &str) {
 }
 
 /// Parses the text between `[` and `]`.
-fn in_brackets(text: &str) -> Result<Step, String> {
+fn in_brackets(text: &str) -> Result<Segment, String> {
     let unquoted = |text: &str| {
         let quoted = |mark: char| text.strip_prefix(mark).and_then(|it| it.strip_suffix(mark));
         quoted('\'').or_else(|| quoted('"')).map(str::to_owned)
     };
     if text == "*" {
-        return Ok(Step::All);
+        return Ok(Segment::All);
     }
     if let Some(name) = unquoted(text) {
-        return Ok(Step::Member(name));
+        return Ok(Segment::Member(name));
     }
     if let Ok(at) = text.parse() {
-        return Ok(Step::Entry(at));
+        return Ok(Segment::Entry(at));
     }
     let filter = text.strip_prefix("?(").and_then(|it| it.strip_suffix(')'));
     let (left, right) = filter
@@ -146,7 +148,7 @@ fn in_brackets(text: &str) -> Result<Step, String> {
     let names = left.split('.').filter(|name| !name.is_empty());
     let right = right.trim();
     let wanted = unquoted(right).unwrap_or_else(|| right.to_owned());
-    Ok(Step::Where(names.map(str::to_owned).collect(), wanted))
+    Ok(Segment::Where(names.map(str::to_owned).collect(), wanted))
 }
 
 #[cfg(test)]

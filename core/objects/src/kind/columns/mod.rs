@@ -113,7 +113,7 @@ const CREATED: Column = Column {
 
 impl Cell {
     /// Returns the cell of the object with this JSON.
-    pub fn of(&self, object: &Value, now: Now) -> Value {
+    pub fn value(&self, object: &Value, now: Now) -> Value {
         match self {
             Cell::Name => object["metadata"]["name"].clone(),
             Cell::Age => since(&object["metadata"]["creationTimestamp"], now).into(),

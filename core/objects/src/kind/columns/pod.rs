@@ -11,17 +11,17 @@ pub(super) const COLUMNS: &[Column] = &[
     Column::new(
         "Ready",
         "The aggregate readiness state of this pod for accepting traffic.",
-        Cell::Of(|pod, _| Summary::of(pod).ready_text().into()),
+        Cell::Of(|pod, _| Summary::from_pod(pod).ready_text().into()),
     ),
     Column::new(
         "Status",
         "The aggregate status of the containers in this pod.",
-        Cell::Of(|pod, _| Summary::of(pod).reason.into()),
+        Cell::Of(|pod, _| Summary::from_pod(pod).reason.into()),
     ),
     Column::new(
         "Restarts",
         "The number of times the containers in this pod have been restarted and when the last container in this pod has restarted.",
-        Cell::Of(|pod, now| Summary::of(pod).restarts_text(now).into()),
+        Cell::Of(|pod, now| Summary::from_pod(pod).restarts_text(now).into()),
     ),
     Column::AGE,
     Column::wide(
@@ -65,7 +65,7 @@ struct Summary {
 }
 
 impl Summary {
-    fn of(pod: &Value) -> Summary {
+    fn from_pod(pod: &Value) -> Summary {
         let text = |value: &Value| value.as_str().unwrap_or("").to_owned();
         let phase = text(&pod["status"]["phase"]);
         let mut summary = Summary {

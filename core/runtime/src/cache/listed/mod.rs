@@ -156,7 +156,9 @@ impl PodCache {
         let hash =
             |owned_pods: &Arc<OwnedPods>| FIXED_STATE.hash_one(Arc::as_ptr(owned_pods).addr());
         for (at, segment) in (0u32..).zip(segments) {
-            let owned_pods = self.by_controller.of(&items[segment.pods.start].metadata);
+            let owned_pods = self
+                .by_controller
+                .owned_pods(&items[segment.pods.start].metadata);
             let is_it = |number: &u32| Arc::ptr_eq(&all_owned[*number as usize].0, &owned_pods);
             if let Some(number) = numbers.find(hash(&owned_pods), is_it) {
                 segment.owned_pods = *number;
@@ -189,9 +191,9 @@ impl PodCache {
             let mut members = owned_pods.lock();
             if members.is_closed() {
                 drop(members);
-                owned_pods = self
-                    .by_controller
-                    .of(&items[segments.clone().next().map_or(0, |pods| pods.start)].metadata);
+                owned_pods = self.by_controller.owned_pods(
+                    &items[segments.clone().next().map_or(0, |pods| pods.start)].metadata,
+                );
                 continue;
             }
             members.reserve(segments.clone().map(|pods| pods.len()).sum());
@@ -239,7 +241,7 @@ fn read_chunk(items: &[Arc<Pod>], range: Range<usize>) -> Chunk {
         let meta = &items[at].metadata;
         chunk
             .name_hashes
-            .push(NameHash::of(&meta.namespace, &meta.name));
+            .push(NameHash::new(&meta.namespace, &meta.name));
         let before = at.checked_sub(1).map(|before| &items[before].metadata);
         if before.is_some_and(|before| {
             (&before.namespace, &before.name) >= (&meta.namespace, &meta.name)

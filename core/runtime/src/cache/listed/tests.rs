@@ -55,11 +55,11 @@ fn a_bulk_load_equals_applying_the_pods_one_by_one() {
     for pod in &items {
         let found = bulk.get("ns", &pod.metadata.name).expect("it was listed");
         assert!(Arc::ptr_eq(&found, pod));
-        let all_owned = [&bulk, &single].map(|cache| cache.by_controller.of(&pod.metadata));
+        let all_owned = [&bulk, &single].map(|cache| cache.by_controller.owned_pods(&pod.metadata));
         assert_eq!(all_owned[0].pod_count(), all_owned[1].pod_count());
     }
     for pod in &items[..350] {
-        let all_owned = [&bulk, &single].map(|cache| cache.by_controller.of(&pod.metadata));
+        let all_owned = [&bulk, &single].map(|cache| cache.by_controller.owned_pods(&pod.metadata));
         let members = all_owned[0].lock();
         assert!(members.totals_are_exact());
         let pods = |(pod, _): (&Arc<Pod>, _)| Arc::as_ptr(pod);

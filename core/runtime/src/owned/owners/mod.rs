@@ -47,7 +47,7 @@ impl<T: Informed<Context: Default>> Owners<T> {
             kind,
             store: informers.store::<T>(kind, T::Context::default),
             pods: Arc::clone(informers.pods()),
-            queue: RateLimitingQueue::of(queue),
+            queue: RateLimitingQueue::from_row(queue),
             expectations: Expectations::new(),
         });
         informers.add_handler::<T>(kind, Arc::clone(&owners) as _);

@@ -137,7 +137,7 @@ impl Controller {
         sync.pending = self
             .hardened
             .pending_creates
-            .of(sync.key, uid, now.mono_ns, holder);
+            .names_of(sync.key, uid, now.mono_ns, holder);
     }
 
     /// Returns how many of the missing pods must not be created yet. A pod that does not count

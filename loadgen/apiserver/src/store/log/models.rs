@@ -77,7 +77,7 @@ fn commit(log: &Log<Namespace>) {
         Change::Added,
         None,
         (object, bytes),
-        &WriteEffects::of(Verb::Create),
+        &WriteEffects::for_verb(Verb::Create),
         now,
     );
     append.finish().run();

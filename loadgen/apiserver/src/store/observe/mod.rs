@@ -36,7 +36,7 @@ pub struct Commit {
 
 impl Commit {
     /// Returns the previous and the new object if the object is a `T`.
-    pub fn of<T: Object>(&self) -> Option<(Option<&T>, &T)> {
+    pub fn downcast<T: Object>(&self) -> Option<(Option<&T>, &T)> {
         let new = self.new.downcast_ref()?;
         let old = self.old.as_ref().and_then(|old| old.downcast_ref());
         Some((old, new))

@@ -68,7 +68,7 @@ mod tests {
 
     use super::*;
 
-    fn of(replicas: i32, strategy: Value) -> Limits {
+    fn parse(replicas: i32, strategy: Value) -> Limits {
         let spec = json!({"spec": {"replicas": replicas, "strategy": strategy}});
         limits(&Deployment::from_json(spec).expect("a Deployment"))
     }
@@ -78,14 +78,14 @@ mod tests {
         let rolling = |surge: Value, unavailable: Value| {
             let amounts = json!({"maxSurge": surge, "maxUnavailable": unavailable});
             let strategy = json!({"type": "RollingUpdate", "rollingUpdate": amounts});
-            let limits = of(10, strategy);
+            let limits = parse(10, strategy);
             (limits.most, limits.least_available)
         };
         assert_eq!(rolling(json!("25%"), json!("25%")), (13, 8));
         assert_eq!(rolling(json!(0), json!("1%")), (10, 9));
         assert_eq!(rolling(json!(2), json!(0)), (12, 10));
         assert_eq!(rolling(json!(0), json!(20)), (10, 0));
-        let recreate = of(3, json!({"type": "Recreate"}));
+        let recreate = parse(3, json!({"type": "Recreate"}));
         assert_eq!((recreate.most, recreate.least_available), (3, 0));
     }
 }

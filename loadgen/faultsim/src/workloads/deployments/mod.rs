@@ -110,12 +110,12 @@ const ROLLOUT: i64 = 600 * SECOND;
 
 /// The watches of both controllers, weighted towards those that the Deployment controller reads.
 const STREAMS: [StreamKind; 6] = [
-    StreamKind::of(Kind::POD),
-    StreamKind::of(Kind::REPLICA_SET),
-    StreamKind::of(Kind::DEPLOYMENT),
-    StreamKind::of(Kind::DEPLOYMENT),
-    StreamKind::of(Kind::REPLICA_SET),
-    StreamKind::of(Kind::REPLICA_SET),
+    StreamKind::from_kind(Kind::POD),
+    StreamKind::from_kind(Kind::REPLICA_SET),
+    StreamKind::from_kind(Kind::DEPLOYMENT),
+    StreamKind::from_kind(Kind::DEPLOYMENT),
+    StreamKind::from_kind(Kind::REPLICA_SET),
+    StreamKind::from_kind(Kind::REPLICA_SET),
 ];
 
 impl Subject for Deployments {

@@ -153,7 +153,7 @@ fn a_template_started_twice_or_while_paused_is_detected() {
             let Request::PutStatus { object } = request else {
                 return None;
             };
-            let deployment = Deployment::of(object)?;
+            let deployment = Deployment::from_object(object)?;
             let wrong = creates(&deployment, 0);
             deployment.spec.paused.then(|| vec![wrong, request.clone()])
         }),
@@ -168,7 +168,7 @@ fn recreation_without_waiting_for_old_pods_is_detected() {
             let Request::PutStatus { object } = request else {
                 return None;
             };
-            let deployment = Deployment::of(object)?;
+            let deployment = Deployment::from_object(object)?;
             let (spec, status) = (&deployment.spec, &deployment.status);
             let recreates = *spec.strategy.kind == *"Recreate" && !spec.paused;
             let waits = status.replicas > 0 && status.updated_replicas == 0;

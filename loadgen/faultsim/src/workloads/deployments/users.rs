@@ -139,7 +139,7 @@ fn other_template(app: &str, number: u32) -> Value {
 pub(super) fn deployments(cluster: &Cluster) -> Vec<Arc<Deployment>> {
     let page = cluster.api(Kind::DEPLOYMENT).list(&Default::default());
     let items = page.expect("every cluster serves Deployments").items;
-    items.iter().filter_map(Deployment::of).collect()
+    items.iter().filter_map(Deployment::from_object).collect()
 }
 
 /// Returns the ReplicaSets that a Deployment controls, oldest first.

@@ -50,7 +50,7 @@ pub(super) fn missing(judge: &JobJudge, simulation: &Simulation) -> Option<Strin
     let all = jobs(cluster);
     let of_job = || {
         all.iter()
-            .find_map(|job| difference(judge, &Read::of(job), cluster))
+            .find_map(|job| difference(judge, &Read::from_object(job), cluster))
     };
     let of_pods = || to_adopt(cluster).or_else(|| tracked(cluster));
     let found = of_job().or_else(of_pods);
@@ -175,7 +175,7 @@ fn to_adopt(cluster: &Cluster) -> Option<String> {
         .filter(|pod| pod.metadata.controller().is_none() && !pod.metadata.is_deleting());
     alone.find_map(|pod| {
         let job = all.iter().find(|job| {
-            let is_open = !job.metadata.is_deleting() && !Read::of(job).has_finished();
+            let is_open = !job.metadata.is_deleting() && !Read::from_object(job).has_finished();
             is_open && selects(job, pod)
         })?;
         let (pod, job) = (&pod.metadata.name, &job.metadata.name);
@@ -197,7 +197,7 @@ fn tracked(cluster: &Cluster) -> Option<String> {
                 pod.metadata.name
             ))
         };
-        let Some(job) = job.map(|job| Read::of(job)) else {
+        let Some(job) = job.map(|job| Read::from_object(job)) else {
             return text("it belongs to no Job");
         };
         if job.has_finished() {
@@ -215,7 +215,9 @@ fn remembered(harness: &FaultHarness) -> Option<String> {
     let all = jobs(harness.cluster());
     let (pods, _) = harness.cluster().list::<Pod>(Some(NAMESPACE));
     harness.controllers::<Controller>().find_map(|controller| {
-        let unfinished = all.iter().filter(|job| !Read::of(job).has_finished());
+        let unfinished = all
+            .iter()
+            .filter(|job| !Read::from_object(job).has_finished());
         unfinished.into_iter().find_map(|job| {
             let meta = &job.metadata;
             let key = controller.key(&meta.namespace, &meta.name);

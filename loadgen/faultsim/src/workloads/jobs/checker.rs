@@ -158,7 +158,7 @@ impl JobJudge {
         let Some(job) = self.jobs.get(owner) else {
             return Ok(());
         };
-        let job = Read::of(job);
+        let job = Read::from_object(job);
         let is_odd = self.pods.get(&meta.uid).is_some_and(|known| known.is_odd);
         // A terminating Job releases pods that had not ended when it saw them.
         let counts = !job.has_finished() && !job.job.metadata.is_deleting();
@@ -170,7 +170,10 @@ impl JobJudge {
         let is_listed = lists.is_some_and(|lists| lists.iter().any(|it| it.contains(&meta.uid)));
         let is_indexed = job.is_indexed();
         // An elastic Job may have had fewer indexes when the sync began.
-        let seen = self.seen.get(&sync).map(|seen| Read::of(&seen.job));
+        let seen = self
+            .seen
+            .get(&sync)
+            .map(|seen| Read::from_object(&seen.job));
         let has_no_index = is_indexed
             && seen.iter().chain([&job]).any(|job| {
                 let completions = job.number("completions").unwrap_or(0);
@@ -201,7 +204,7 @@ impl JobJudge {
         let Some(seen) = self.seen.get(&sync) else {
             return Ok(());
         };
-        let job = Read::of(&seen.job);
+        let job = Read::from_object(&seen.job);
         let (name, pod_name) = (job.name().to_owned(), &pod.metadata.name);
         let is_over = job.is_suspended() || job.has_finished() || seen.job.metadata.is_deleting();
         if is_over {
@@ -244,10 +247,10 @@ impl JobJudge {
         let job = job.expect("the object has this kind");
         let uid = job.metadata.uid.clone();
         let old = self.jobs.get(&uid).cloned();
-        let new = Read::of(&job);
+        let new = Read::from_object(&job);
         let mut checked = Ok(());
         if let (Some(old), Some(sync)) = (&old, sync) {
-            let old = Read::of(old);
+            let old = Read::from_object(old);
             if old.status != new.status {
                 checked = self.status_written(sync, &old, &new, commit.now.wall_ns);
             }
@@ -255,7 +258,7 @@ impl JobJudge {
         let lists = self.listed.entry(uid.clone()).or_default();
         let recount = self.recount.entry(uid.clone()).or_default();
         for (at, list) in LISTS.into_iter().enumerate() {
-            let before = old.as_ref().map(|old| Read::of(old).listed(list));
+            let before = old.as_ref().map(|old| Read::from_object(old).listed(list));
             let now = new.listed(list);
             let added = now
                 .difference(before.as_ref().unwrap_or(&BTreeSet::new()))

@@ -26,7 +26,7 @@ pub(super) struct Circumstances {
 
 impl Circumstances {
     /// Returns the circumstances of a schedule.
-    pub(super) fn of(schedule: &Schedule<Jobs>, behaviour: Behaviour) -> Circumstances {
+    pub(super) fn from_schedule(schedule: &Schedule<Jobs>, behaviour: Behaviour) -> Circumstances {
         let mut found = Circumstances {
             lists_few: schedule.cluster.burst_replicas < 500,
             may_complete_short: !behaviour.policy().keep_first_outcome,

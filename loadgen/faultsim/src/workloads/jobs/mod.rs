@@ -139,7 +139,7 @@ impl PodOwners for JobOwners {
         let mut jobs = users::jobs(cluster).into_iter();
         let owner = status::owner_of(pod);
         let job = jobs.find(|job| Some(&job.metadata.uid) == owner);
-        job.is_some_and(|job| at_rest::awaits_replacement(&Read::of(&job), pod, cluster))
+        job.is_some_and(|job| at_rest::awaits_replacement(&Read::from_object(&job), pod, cluster))
     }
 
     fn expect(&self, harness: &FaultHarness) -> bool {
@@ -229,7 +229,7 @@ impl Subject for Jobs {
     }
 
     fn draw_stream(dice: &mut Dice, (): &()) -> StreamKind {
-        StreamKind::of(dice.one(&[Kind::JOB, Kind::POD, Kind::POD]))
+        StreamKind::from_kind(dice.one(&[Kind::JOB, Kind::POD, Kind::POD]))
     }
 
     fn check_object(planned: &PlannedJob) -> Result<(), String> {
@@ -252,7 +252,7 @@ impl Subject for Jobs {
     }
 
     fn watcher(schedule: &Schedule<Jobs>, how: How) -> Arc<Beside<JobJudge>> {
-        let circumstances = Circumstances::of(schedule, how.behaviour);
+        let circumstances = Circumstances::from_schedule(schedule, how.behaviour);
         Beside::new(
             Checker::new(&schedule.cluster, how),
             JobJudge::new(circumstances),

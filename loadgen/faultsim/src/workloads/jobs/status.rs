@@ -19,7 +19,7 @@ pub(super) struct Read<'a> {
 }
 
 impl<'a> Read<'a> {
-    pub(super) fn of(job: &'a DynamicObject) -> Read<'a> {
+    pub(super) fn from_object(job: &'a DynamicObject) -> Read<'a> {
         let part = |name| job.fields.get(name).unwrap_or(&Value::Null);
         Read {
             job,

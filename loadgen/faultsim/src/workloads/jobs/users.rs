@@ -232,15 +232,15 @@ impl Users for JobUsers {
     /// then does the server accept a lower `succeeded`.
     fn help(&mut self, simulation: &mut Simulation) -> bool {
         let mut hopeless = jobs(simulation.harness.cluster());
-        hopeless.retain(|job| is_hopeless(&Read::of(job), simulation));
+        hopeless.retain(|job| is_hopeless(&Read::from_object(job), simulation));
         let mut smaller = jobs(simulation.harness.cluster());
         smaller.retain(|job| {
-            let job = Read::of(job);
+            let job = Read::from_object(job);
             let differs = job.number("completions") != Some(job.parallelism());
             job.is_indexed() && differs && job.count("succeeded") > job.succeeded()
         });
         for job in &smaller {
-            let completions = Read::of(job).number("completions").unwrap_or(0);
+            let completions = Read::from_object(job).number("completions").unwrap_or(0);
             let completions = u32::try_from(completions).unwrap_or(0);
             let name = job.metadata.name.to_string();
             self.act(simulation, &JobAction::Parallelism(name, completions));
@@ -253,7 +253,7 @@ impl Users for JobUsers {
         pods.iter().for_each(|pod| strip(simulation, pod));
         let mut waits = jobs(simulation.harness.cluster());
         waits.retain(|job| {
-            let job = Read::of(job);
+            let job = Read::from_object(job);
             let has_criteria = ENDS[..2].iter().any(|kind| job.condition(kind).is_some());
             let ends = has_criteria || job.must_end();
             ends && job.is_suspended() && !job.has_finished() && job.start_ns().is_none()
@@ -297,7 +297,7 @@ fn stranded(harness: &FaultHarness) -> Vec<Arc<Pod>> {
         let Some(job) = of_name else {
             return !frees_orphans;
         };
-        let read = Read::of(job);
+        let read = Read::from_object(job);
         let per_index = read.number("backoffLimitPerIndex").is_some();
         // The hardened controller releases the pods that such a Job has lost; a recreated Job has
         // lost none.

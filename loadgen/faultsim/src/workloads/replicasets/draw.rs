@@ -31,7 +31,7 @@ pub struct Drawn {
 }
 
 impl Drawn {
-    pub(super) fn of(objects: &[PlannedReplicaSet]) -> Drawn {
+    pub(super) fn from_objects(objects: &[PlannedReplicaSet]) -> Drawn {
         let is_there = |kind: &WorkloadKind| objects.iter().any(|it| it.kind == *kind);
         let kinds = WorkloadKind::ALL.into_iter().filter(is_there);
         Drawn {

@@ -36,7 +36,7 @@ impl WorkloadKind {
     }
 
     /// Returns the variant for a kind.
-    pub(super) fn of(kind: Kind) -> Option<WorkloadKind> {
+    pub(super) fn from_kind(kind: Kind) -> Option<WorkloadKind> {
         WorkloadKind::ALL.into_iter().find(|it| it.kind() == kind)
     }
 

@@ -87,7 +87,7 @@ impl Subject for ReplicaSets {
     }
 
     fn drawing(objects: &[PlannedReplicaSet]) -> draw::Drawn {
-        draw::Drawn::of(objects)
+        draw::Drawn::from_objects(objects)
     }
 
     fn draw_first(
@@ -123,8 +123,8 @@ impl Subject for ReplicaSets {
 
     fn draw_stream(dice: &mut Dice, drawn: &draw::Drawn) -> StreamKind {
         match dice.below(3) {
-            0 => StreamKind::of(dice.one(&drawn.kinds).kind()),
-            _ => StreamKind::of(Kind::POD),
+            0 => StreamKind::from_kind(dice.one(&drawn.kinds).kind()),
+            _ => StreamKind::from_kind(Kind::POD),
         }
     }
 

@@ -19,7 +19,7 @@ impl PodOwners for SetOwners {
     }
 
     fn object(&self, name: &str, plan: &OwnerPlan) -> AnyObject {
-        let kind = WorkloadKind::of(plan.kind);
+        let kind = WorkloadKind::from_kind(plan.kind);
         let kind = kind.expect("the kinds of a schedule are valid");
         kind.object(name, &plan.like, plan.replicas, plan.min_ready_seconds)
     }
@@ -48,7 +48,7 @@ impl PodOwners for SetOwners {
 /// pending events may cause more work.
 fn behind(harness: &FaultHarness) -> Option<String> {
     harness.controllers::<Controller>().find_map(|controller| {
-        let kind = WorkloadKind::of(controller.options().kind)?;
+        let kind = WorkloadKind::from_kind(controller.options().kind)?;
         behind_in(controller.owners(), kind, harness.cluster())
     })
 }

@@ -63,7 +63,7 @@ impl Observer<Controller> for Watch {
     fn sends(&self, _: SyncId, _: &Controller, request: &Request, _: BatchPosition, _: Now) {
         let mut state = self.state();
         let fraction = state.fraction;
-        if Call::of(request) == Call::CreatePod && state.dice.f64() < fraction {
+        if Call::from_request(request) == Call::CreatePod && state.dice.f64() < fraction {
             // The fault hits this very request.
             let network = self.network.get();
             let network = network.expect("the network is set before the harness advances");

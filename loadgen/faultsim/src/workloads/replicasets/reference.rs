@@ -35,7 +35,7 @@ pub(super) struct Snapshot {
 
 impl Snapshot {
     /// Returns the current state of a simulation's cluster.
-    pub(super) fn of(cluster: &Cluster) -> Snapshot {
+    pub(super) fn take(cluster: &Cluster) -> Snapshot {
         Snapshot {
             sets: kinds::all(cluster),
             pods: cluster.list(None).0,
@@ -167,7 +167,7 @@ pub(super) struct Lockstep {
 
 impl Lockstep {
     /// Returns the model for a run without faults, if each user action takes place at one time.
-    pub(super) fn of(
+    pub(super) fn new(
         steps: &[Step<Action>],
         cluster: &PlannedCluster,
         behaviour: Behaviour,
@@ -206,7 +206,7 @@ impl Lockstep {
 
     /// Records a write by a controller.
     pub(super) fn committed(&mut self, commit: &Commit) {
-        let Some((old, new)) = commit.of::<Pod>() else {
+        let Some((old, new)) = commit.downcast::<Pod>() else {
             return;
         };
         let owner = |pod: &Pod| pod.metadata.controller().map(|owner| owner.uid.clone());

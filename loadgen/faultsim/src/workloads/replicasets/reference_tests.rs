@@ -45,7 +45,7 @@ fn plain(name: &str, owned: bool) -> Arc<Pod> {
 fn lockstep(behaviour: Behaviour) -> Lockstep {
     let mut cluster = draw::<ReplicaSets>(0, &[]).cluster;
     cluster.burst_replicas = 500;
-    Lockstep::of(&[], &cluster, behaviour).expect("the schedule has no steps")
+    Lockstep::new(&[], &cluster, behaviour).expect("the schedule has no steps")
 }
 
 fn write(model: &mut Lockstep, change: Change, old: Option<&Arc<Pod>>, new: &Arc<Pod>) {

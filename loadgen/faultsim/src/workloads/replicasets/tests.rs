@@ -46,7 +46,7 @@ fn some_seeds_have_replication_controllers_or_both_kinds() {
     let mut watched = 0;
     for seed in 0..500 {
         let schedule = draw::<ReplicaSets>(seed, &[]);
-        let drawn = Drawn::of(&schedule.objects);
+        let drawn = Drawn::from_objects(&schedule.objects);
         let is_alone = drawn.kinds == [WorkloadKind::ReplicationController];
         alone += u32::from(is_alone);
         both += u32::from(drawn.has_both_kinds());
@@ -114,7 +114,7 @@ fn a_silent_replication_controller_watch_is_detected() {
             at_ms: 5_000,
             class: Some(FaultClass::Compaction),
             action: Action::Break {
-                stream: StreamKind::of(Kind::REPLICATION_CONTROLLER),
+                stream: StreamKind::from_kind(Kind::REPLICATION_CONTROLLER),
             },
         };
         schedule.steps.insert(0, broken);

@@ -28,7 +28,7 @@ pub(super) fn behind(harness: &FaultHarness) -> Option<String> {
     let version = |meta: &ObjectMeta| meta.resource_version.number();
     harness.controllers::<Controller>().find_map(|controller| {
         all.iter().find_map(|object| {
-            let (set, meta) = (Read::of(object), &object.metadata);
+            let (set, meta) = (Read::from_object(object), &object.metadata);
             let behind = |of: &str| Some(format!("a cache is stale: {of} of {}", meta.name));
             let key = controller.key(&meta.namespace, &meta.name);
             let Some(cached) = controller.cached(key) else {
@@ -74,7 +74,7 @@ pub(super) fn missing(misplaced: &BTreeSet<Uid>, simulation: &Simulation) -> Opt
     let harness = &simulation.harness;
     let all = sets(harness.cluster());
     let mut found = all.iter().filter_map(|set| {
-        let set = Read::of(set);
+        let set = Read::from_object(set);
         let may_be_ahead = misplaced.contains(&set.set.metadata.uid);
         let difference = difference(&set, may_be_ahead, harness)?;
         Some(format!("{}: {difference}", set.name()))

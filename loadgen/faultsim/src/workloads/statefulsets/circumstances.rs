@@ -28,7 +28,10 @@ pub(super) struct Circumstances {
 
 impl Circumstances {
     /// Returns the circumstances of a schedule.
-    pub(super) fn of(schedule: &Schedule<StatefulSets>, behaviour: Behaviour) -> Circumstances {
+    pub(super) fn from_schedule(
+        schedule: &Schedule<StatefulSets>,
+        behaviour: Behaviour,
+    ) -> Circumstances {
         let gates = &schedule.cluster.feature_gates;
         let mut found = Circumstances {
             replaces_broken: behaviour.policy().replace_broken_pods,

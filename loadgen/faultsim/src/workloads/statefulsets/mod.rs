@@ -236,7 +236,7 @@ impl Subject for StatefulSets {
     }
 
     fn draw_stream(dice: &mut Dice, (): &()) -> StreamKind {
-        StreamKind::of(dice.one(&[
+        StreamKind::from_kind(dice.one(&[
             Kind::STATEFUL_SET,
             Kind::STATEFUL_SET,
             Kind::POD,
@@ -263,7 +263,7 @@ impl Subject for StatefulSets {
     }
 
     fn watcher(schedule: &Schedule<StatefulSets>, how: How) -> Arc<Beside<SetJudge>> {
-        let circumstances = Circumstances::of(schedule, how.behaviour);
+        let circumstances = Circumstances::from_schedule(schedule, how.behaviour);
         Beside::new(
             Checker::new(&schedule.cluster, how),
             SetJudge::new(circumstances),

@@ -54,7 +54,7 @@ pub(super) struct Read<'a> {
 }
 
 impl<'a> Read<'a> {
-    pub(super) fn of(set: &'a DynamicObject) -> Read<'a> {
+    pub(super) fn from_object(set: &'a DynamicObject) -> Read<'a> {
         let part = |name| set.fields.get(name).unwrap_or(&Value::Null);
         Read {
             set,

@@ -342,7 +342,7 @@ impl Users for SetUsers {
             let there = sets(simulation.harness.cluster());
             match there.iter().find(|it| *it.metadata.name == *planned.name) {
                 None => self.act(simulation, &SetAction::Create(name())),
-                Some(set) if Read::of(set).is_bad() => {
+                Some(set) if Read::from_object(set).is_bad() => {
                     self.act(simulation, &SetAction::Template(name(), BAD_TEMPLATES - 1));
                 }
                 Some(_) => {}
@@ -356,7 +356,7 @@ impl Users for SetUsers {
     fn help(&mut self, simulation: &mut Simulation) -> bool {
         let mut has_helped = free_claims(simulation);
         for set in sets(simulation.harness.cluster()) {
-            let set = Read::of(&set);
+            let set = Read::from_object(&set);
             let hindrances = hindrances(&set, simulation);
             let name = set.name().to_owned();
             let is_kept = set.strategy() != Some(Strategy::Partition(0))

@@ -152,7 +152,7 @@ impl Subject for TtlAfterFinished {
     }
 
     fn draw_stream(dice: &mut Dice, (): &()) -> StreamKind {
-        StreamKind::of(dice.one(&[Kind::JOB, Kind::JOB, Kind::POD]))
+        StreamKind::from_kind(dice.one(&[Kind::JOB, Kind::JOB, Kind::POD]))
     }
 
     fn check_object(planned: &PlannedJob) -> Result<(), String> {

@@ -4,7 +4,7 @@ use serde_json::json;
 
 use super::*;
 
-fn of(spec: Value) -> Vec<String> {
+fn warnings(spec: Value) -> Vec<String> {
     of_pod(&Value::Null, &spec, "spec.template")
 }
 
@@ -17,7 +17,7 @@ fn ports_of_two_containers_cause_warnings() {
         }
         json!({"name": "c", "ports": [port]})
     };
-    let pair = |one: Value, other: Value| of(json!({"containers": [port(one), port(other)]}));
+    let pair = |one: Value, other: Value| warnings(json!({"containers": [port(one), port(other)]}));
     let told = |what: &str| {
         vec![format!(
             "spec.template.spec.containers[1].ports[0]: {what} port definition with \
@@ -40,8 +40,9 @@ fn ports_of_two_containers_cause_warnings() {
 
 #[test]
 fn a_variable_may_extend_one_of_its_name() {
-    let env =
-        |second: Value| of(json!({"containers": [{"env": [{"name": "A", "value": "a"}, second]}]}));
+    let env = |second: Value| {
+        warnings(json!({"containers": [{"env": [{"name": "A", "value": "a"}, second]}]}))
+    };
     assert!(env(json!({"name": "A", "value": "$(A)b"})).is_empty());
     for hiding in [json!({"value": "b"}), json!({"value": "$(A)"}), json!({})] {
         let mut variable = hiding;
@@ -55,7 +56,7 @@ fn deprecated_labels_and_null_selectors_cause_warnings() {
     let term = json!({"matchExpressions": [{"key": "beta.kubernetes.io/os"}]});
     let required = "requiredDuringSchedulingIgnoredDuringExecution";
     let preferred = "preferredDuringSchedulingIgnoredDuringExecution";
-    let warnings = of(json!({
+    let warnings = warnings(json!({
         "nodeSelector": {"node-role.kubernetes.io/master": ""},
         "topologySpreadConstraints": [{"topologyKey": "failure-domain.beta.kubernetes.io/zone"}],
         "affinity": {
@@ -109,7 +110,7 @@ metadata.annotations[container.seccomp.security.alpha.kubernetes.io/c]: non-func
 
 #[test]
 fn odd_values_cause_warnings() {
-    let warnings = of(json!({
+    let warnings = warnings(json!({
         "terminationGracePeriodSeconds": -1,
         "hostAliases": [{"ip": "192.0.2.1"}, {"ip": "192.0.2.1"}, {"ip": "192.0.2.01"}],
         "imagePullSecrets": [{"name": "a"}, {"name": "a"}, {}],
@@ -143,7 +144,7 @@ fn overlapping_paths_in_a_volume_cause_warnings() {
             .map(|path| json!({"key": "k", "path": path}))
             .collect()
     };
-    let warnings = of(json!({"volumes": [
+    let warnings = warnings(json!({"volumes": [
         {"name": "a", "configMap": {"name": "m", "items": items(&["x", "x/y", "z"])}},
         {"name": "b", "projected": {"sources": [
             {"secret": {"name": "s", "items": items(&["k"])}},

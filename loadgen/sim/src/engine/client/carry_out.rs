@@ -26,7 +26,7 @@ impl Client {
             (_, Request::CreatePod { .. } | Request::Create { .. }) => 201,
             _ => 200,
         };
-        calls.count(RequestInfo::of(request), code);
+        calls.count(RequestInfo::from_request(request), code);
         answer
     }
 

@@ -144,7 +144,7 @@ impl RequestInfo {
     }
 
     /// Returns the call of a controller's request.
-    pub fn of(request: &Request) -> RequestInfo {
+    pub fn from_request(request: &Request) -> RequestInfo {
         match request {
             Request::CreatePod { .. } => RequestInfo::new("create", Kind::POD),
             Request::DeletePod { .. } => RequestInfo::new("delete", Kind::POD),
@@ -315,7 +315,10 @@ mod tests {
         let mut calls = ApiCalls::default();
         for code in [200, 409, 200] {
             let object = Arc::new(ReplicaSet::default());
-            calls.count(RequestInfo::of(&Request::PutStatus { object }), code);
+            calls.count(
+                RequestInfo::from_request(&Request::PutStatus { object }),
+                code,
+            );
         }
         let mut table = BTreeMap::new();
         calls.add_to(&mut table);

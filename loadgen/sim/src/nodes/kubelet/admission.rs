@@ -61,7 +61,7 @@ pub(super) struct Refusal {
 }
 
 impl Refusal {
-    pub(super) fn of(reason: &'static str, message: String) -> Refusal {
+    pub(super) fn new(reason: &'static str, message: String) -> Refusal {
         Refusal {
             reason: reason.to_owned(),
             message,
@@ -84,7 +84,7 @@ impl Refusal {
     }
 
     fn predicate(reason: &'static str, what: &str) -> Refusal {
-        Refusal::of(reason, format!("Predicate {reason} failed: {what}"))
+        Refusal::new(reason, format!("Predicate {reason} failed: {what}"))
     }
 }
 
@@ -98,7 +98,7 @@ struct Used {
 
 impl Used {
     fn add(&mut self, pod: &Pod) {
-        let ask = Ask::of(&pod.spec);
+        let ask = Ask::from_spec(&pod.spec);
         for (name, amount) in ask.requests {
             let sum = self.amounts.entry(name).or_default();
             *sum = sum.plus(amount);
@@ -132,7 +132,7 @@ impl PodLifecycle {
         let node = live.node_name.clone().filter(|_| is_same)?;
         // A pod whose node does not exist yet may run on it.
         let found = self.cluster.get::<Node>("", &node).ok()?;
-        let ask = Ask::of(&live.spec);
+        let ask = Ask::from_spec(&live.spec);
         let mut used = Used::default();
         let counts = !(ask.requests.is_empty() && ask.ports.is_empty());
         let is_critical = preemption::is_critical(&live);

@@ -465,7 +465,7 @@ impl PodLifecycle {
         let node = self.cluster.get::<Node>("", node).ok();
         let places = node.and_then(|node| node.pods_allocatable);
         let places = places.unwrap_or(DEFAULT_PODS_PER_NODE);
-        Refusal::of(OUT_OF_PODS, no_place(places))
+        Refusal::new(OUT_OF_PODS, no_place(places))
     }
 
     /// Whether an image of the pod can't be pulled.
@@ -512,7 +512,7 @@ impl PodLifecycle {
             {
                 self.statuses.introduce(&node, address);
             }
-            let status = self.statuses.of(&pod, &node, now.wall());
+            let status = self.statuses.status(&pod, &node, now.wall());
             let written = Pod {
                 metadata: pod.metadata.clone(),
                 spec: Arc::clone(&pod.spec),

@@ -221,7 +221,11 @@ impl PodLifecycle {
         let is_known = |rules: &&Arc<SpecRules>| Arc::ptr_eq(&rules.spec, &live.spec);
         let spec_rules = match self.lives.rules.as_ref().filter(is_known) {
             Some(known) => Arc::clone(known),
-            None => Arc::new(SpecRules::of(live, self.events.is_some(), self.plays_all)),
+            None => Arc::new(SpecRules::from_pod(
+                live,
+                self.events.is_some(),
+                self.plays_all,
+            )),
         };
         self.lives.rules = Some(Arc::clone(&spec_rules));
         let usual = Script::default();
@@ -244,7 +248,7 @@ impl PodLifecycle {
             deleted_ns,
             now_ns: now.wall_ns,
         };
-        PodLife::of(live, &seen)
+        PodLife::resume(live, &seen)
     }
 
     /// Whether an image has been pulled on the pod's node.

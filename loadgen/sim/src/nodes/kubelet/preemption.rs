@@ -105,7 +105,7 @@ impl PodLifecycle {
             (lack.resource.clone(), requested - (capacity - used))
         });
         let candidates = there.into_iter().map(|pod| Candidate {
-            ask: Ask::of(&pod.spec),
+            ask: Ask::from_spec(&pod.spec),
             pod,
         });
         let (going, staying): (Vec<_>, Vec<_>) =
@@ -125,7 +125,7 @@ impl PodLifecycle {
                 .iter()
                 .map(|(resource, amount)| format!("(res: {resource}, q: {amount}), "));
             let lacking: String = lacking.collect();
-            return Admission::Refuses(Refusal::of(
+            return Admission::Refuses(Refusal::new(
                 "UnexpectedAdmissionError",
                 format!(
                     "Unexpected error while attempting to recover from admission failure: preemption: \

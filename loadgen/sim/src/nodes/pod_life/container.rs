@@ -54,7 +54,7 @@ pub(super) struct Identity {
 }
 
 impl Identity {
-    pub(super) fn of(pod: &Pod) -> Identity {
+    pub(super) fn from_pod(pod: &Pod) -> Identity {
         let meta = &pod.metadata;
         Identity {
             name: meta.name.clone(),

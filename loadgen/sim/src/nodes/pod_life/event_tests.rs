@@ -7,7 +7,7 @@ use super::play::{Play, one, with_init};
 #[test]
 fn a_job_pod_records_only_its_start() {
     for script in ["run=5s", "run=5s exit=3"] {
-        let mut play = Play::of(one("Never"), script);
+        let mut play = Play::new(one("Never"), script);
         assert_eq!(
             play.until(100).told(),
             [
@@ -22,7 +22,7 @@ fn a_job_pod_records_only_its_start() {
 
 #[test]
 fn each_wait_of_a_crash_loop_records_a_back_off() {
-    let mut play = Play::of(one("Always"), "run=1s exit=1");
+    let mut play = Play::new(one("Always"), "run=1s exit=1");
     play.until(2).told();
     let present =
         "Container image \"i:1\" already present on machine and can be accessed by the pod";
@@ -46,7 +46,7 @@ fn each_wait_of_a_crash_loop_records_a_back_off() {
 #[test]
 fn failed_pulls_and_back_offs_are_recorded() {
     let spec = json!({"containers": [{"name": "c", "image": "missing:1"}]});
-    let mut play = Play::of(spec.clone(), "");
+    let mut play = Play::new(spec.clone(), "");
     let failed =
         "Failed to pull image \"missing:1\": failed to pull image \"missing:1\": not found";
     let told = |at: [i64; 3]| {
@@ -67,7 +67,7 @@ fn failed_pulls_and_back_offs_are_recorded() {
 
     let mut never = spec;
     never["containers"][0]["imagePullPolicy"] = json!("Never");
-    let mut play = Play::of(never, "");
+    let mut play = Play::new(never, "");
     let absent = "Container image \"missing:1\" is not present with pull policy of Never";
     let told = |second: i64| {
         [
@@ -85,7 +85,7 @@ fn failed_pulls_and_back_offs_are_recorded() {
 
 #[test]
 fn a_deleted_pod_records_its_stopped_containers() {
-    let mut play = Play::of(one("Always"), "stop=never");
+    let mut play = Play::new(one("Always"), "stop=never");
     play.until(10).told();
     play.delete(30);
     play.until(20);
@@ -98,7 +98,7 @@ fn a_deleted_pod_records_its_stopped_containers() {
 
 #[test]
 fn sidecars_stop_when_the_work_is_done() {
-    let mut play = Play::of(with_init(), "i.run=3s c.run=5s");
+    let mut play = Play::new(with_init(), "i.run=3s c.run=5s");
     let told = play.until(60).told();
     let reasons = told.iter().map(|line| line.split(':').next().unwrap());
     assert_eq!(
@@ -125,12 +125,12 @@ fn sidecars_stop_when_the_work_is_done() {
 fn deadlines_and_evictions_are_recorded_before_the_stops() {
     let mut spec = one("Never");
     spec["activeDeadlineSeconds"] = json!(10);
-    let mut play = Play::of(spec, "stop=3s");
+    let mut play = Play::new(spec, "stop=3s");
     play.until(9).told();
     let over = "10 Normal DeadlineExceeded pod: Pod was active on the node longer than the specified deadline";
     let killing = "10 Normal Killing c: Stopping container c";
     assert_eq!(play.until(60).told(), [over, over, killing]);
-    let mut play = Play::of(one("Always"), "evicted=10s");
+    let mut play = Play::new(one("Always"), "evicted=10s");
     play.until(9).told();
     let evicted = "10 Warning Evicted pod: The node was low on resource: memory. Threshold quantity: 100Mi, available: 50Mi. ";
     assert_eq!(play.until(60).told(), [evicted, killing]);
@@ -143,7 +143,7 @@ fn failed_probe_runs_are_recorded() {
         json!({"exec": {"command": ["x"]}, "periodSeconds": 2, "initialDelaySeconds": 1});
     spec["containers"][0]["livenessProbe"] =
         json!({"tcpSocket": {"port": 80}, "periodSeconds": 5, "failureThreshold": 2});
-    let mut play = Play::of(spec, "ready=4s unhealthy=20s");
+    let mut play = Play::new(spec, "ready=4s unhealthy=20s");
     play.until(2).told();
     let unready = "Warning Unhealthy c: Readiness probe failed: ";
     let unhealthy =
@@ -161,7 +161,7 @@ fn failed_probe_runs_are_recorded() {
     let told = play.until(23).told();
     assert_eq!(told[2], "23 Normal Started c: Container started");
     // A probe that never passes fails on every run.
-    let mut play = Play::of(one("Always"), "ready=never");
+    let mut play = Play::new(one("Always"), "ready=never");
     play.until(2).told();
     let told = play.until(32).told();
     let failed =
@@ -171,7 +171,7 @@ fn failed_probe_runs_are_recorded() {
 
 #[test]
 fn an_invalid_script_is_a_container_error() {
-    let mut play = Play::of(one("Always"), "run=soon");
+    let mut play = Play::new(one("Always"), "run=soon");
     let told = play.until(60).told();
     let error = "Error: script: expected times like 30s or 1m30s, or never in \"run=soon\"";
     assert_eq!(told[2..], [format!("2 Warning Failed c: {error}")]);

@@ -26,7 +26,7 @@ fn a_post_start_hook_blocks_the_pod_while_it_sleeps() {
     let mut spec = hooked("Always", json!({"postStart": sleeps(5)}));
     let other = json!({"name": "d", "image": "i:1"});
     spec["containers"].as_array_mut().unwrap().push(other);
-    let mut play = Play::of(spec, "c.run=8s");
+    let mut play = Play::new(spec, "c.run=8s");
     let lines = play.until(9).lines();
     assert_eq!(lines.len(), 2, "{lines:?}");
     assert_eq!(lines[1], "7 Running True | c running rc 0, d running rc 0");
@@ -50,14 +50,14 @@ fn a_post_start_hook_blocks_the_pod_while_it_sleeps() {
     let mut spec = with_init();
     spec["initContainers"][1]["lifecycle"] = json!({"postStart": sleeps(3)});
     spec["containers"][0]["lifecycle"] = json!({"postStart": {"exec": {"command": ["x"]}}});
-    let lines = Play::of(spec, "").until(9).lines();
+    let lines = Play::new(spec, "").until(9).lines();
     let last = "5 Running True | i Completed 0 rc 0, s running rc 0, c running rc 0";
     assert_eq!(lines.last().unwrap(), last);
 }
 
 #[test]
 fn a_pod_deleted_during_a_hook_is_stopped() {
-    let mut play = Play::of(hooked("Always", json!({"postStart": sleeps(60)})), "");
+    let mut play = Play::new(hooked("Always", json!({"postStart": sleeps(60)})), "");
     play.until(10).lines();
     play.delete(30);
     let lines = play.until(60).lines();
@@ -68,7 +68,7 @@ fn a_pod_deleted_during_a_hook_is_stopped() {
 #[test]
 fn a_failed_post_start_hook_ends_the_container() {
     let hook = json!({"postStart": {"exec": {"command": ["x"]}}});
-    let mut play = Play::of(hooked("Always", hook.clone()), "post-start=fail,fail,ok");
+    let mut play = Play::new(hooked("Always", hook.clone()), "post-start=fail,fail,ok");
     let lines = play.until(60).lines();
     assert_eq!(
         lines[1..],
@@ -89,7 +89,7 @@ fn a_failed_post_start_hook_ends_the_container() {
     let last = play.status()["containerStatuses"][0]["lastState"]["terminated"].clone();
     assert_eq!(last["startedAt"], "2027-01-15T08:00:03Z");
     // The container may not restart.
-    let mut play = Play::of(hooked("Never", hook), "post-start=fail");
+    let mut play = Play::new(hooked("Never", hook), "post-start=fail");
     let lines = play.until(60).lines();
     assert_eq!(lines[1..], ["3 Failed False PodFailed | c Error 143 rc 0"]);
 }
@@ -97,7 +97,7 @@ fn a_failed_post_start_hook_ends_the_container() {
 #[test]
 fn a_pre_stop_hook_uses_the_grace_period() {
     let deleted = |script: &str, sleep: i64, grace: i64| {
-        let mut play = Play::of(hooked("Always", json!({"preStop": sleeps(sleep)})), script);
+        let mut play = Play::new(hooked("Always", json!({"preStop": sleeps(sleep)})), script);
         play.until(10).lines();
         play.told();
         play.delete(grace);

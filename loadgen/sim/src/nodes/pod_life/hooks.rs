@@ -27,7 +27,7 @@ pub(super) struct Hooks {
 
 impl Hooks {
     /// Returns the hooks of a container in a spec.
-    pub(super) fn of(container: &Value) -> Hooks {
+    pub(super) fn from_container(container: &Value) -> Hooks {
         let sleep_ns = |hook: &str| {
             let hook = container["lifecycle"][hook].as_object()?;
             let sleep = hook

@@ -24,7 +24,7 @@ pub(super) enum PullPolicy {
 
 impl PullPolicy {
     /// Returns the pull policy of a container in a spec; the default depends on the image's tag.
-    pub(super) fn of(container: &Value) -> PullPolicy {
+    pub(super) fn from_container(container: &Value) -> PullPolicy {
         match container["imagePullPolicy"].as_str() {
             Some("Always") => PullPolicy::Always,
             Some("Never") => PullPolicy::Never,

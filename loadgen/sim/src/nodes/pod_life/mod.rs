@@ -194,7 +194,7 @@ impl PodLife {
         self.see_containers(live);
         let reported = self.report.as_ref();
         if reported.is_some_and(|(spec, _)| !Arc::ptr_eq(spec, &live.spec)) {
-            let report = SpecReport::of(live.spec.to_map(live.token_volume));
+            let report = SpecReport::from_members(live.spec.to_map(live.token_volume));
             self.report_on(live, &report);
         }
         let meta = &live.metadata;

@@ -21,7 +21,7 @@ pub(super) struct Play {
 
 impl Play {
     /// Returns a bound pod that takes two seconds to start and one to stop.
-    pub(super) fn of(spec: Value, script: &str) -> Play {
+    pub(super) fn new(spec: Value, script: &str) -> Play {
         let mut spec = spec;
         spec["nodeName"] = json!("node-1");
         let pod = Pod::from_json(json!({
@@ -35,7 +35,7 @@ impl Play {
         let script = Script::parse(script);
         let seen = Circumstances {
             script: script.as_ref(),
-            rules: &SpecRules::of(&pod, true, true),
+            rules: &SpecRules::from_pod(&pod, true, true),
             is_unpullable: &|image| image.starts_with("missing"),
             is_present: &|_| false,
             tells: true,
@@ -46,7 +46,7 @@ impl Play {
             deleted_ns: 0,
             now_ns: BOUND_S * SECOND_NS,
         };
-        let life = PodLife::of(&pod, &seen);
+        let life = PodLife::resume(&pod, &seen);
         let mut play = Play {
             pod,
             life,

@@ -31,7 +31,7 @@ fn a_container_has_started_when_its_startup_probe_passes() {
         json!({"exec": {"command": ["x"]}, "initialDelaySeconds": 3, "periodSeconds": 2,
         "failureThreshold": 3})
     };
-    let mut play = Play::of(probed("Always", "startupProbe", probe()), "");
+    let mut play = Play::new(probed("Always", "startupProbe", probe()), "");
     assert_eq!(
         play.until(4).lines()[1],
         unready("2 Running False | c running rc 0")
@@ -43,7 +43,7 @@ fn a_container_has_started_when_its_startup_probe_passes() {
     // The readiness probe waits for the startup probe.
     let mut spec = probed("Always", "startupProbe", probe());
     spec["containers"][0]["readinessProbe"] = json!({"periodSeconds": 10});
-    let mut play = Play::of(spec, "started=4s");
+    let mut play = Play::new(spec, "started=4s");
     let lines = play.until(60).lines();
     assert_eq!(lines[2..], ["7 Running True | c running rc 0"]);
     assert_eq!(
@@ -51,7 +51,7 @@ fn a_container_has_started_when_its_startup_probe_passes() {
         ["5 Warning Unhealthy c: Startup probe failed: "]
     );
 
-    let mut play = Play::of(probed("Always", "startupProbe", probe()), "started=never");
+    let mut play = Play::new(probed("Always", "startupProbe", probe()), "started=never");
     let lines = play.until(11).lines();
     assert_eq!(
         lines[2..],
@@ -74,7 +74,7 @@ fn readiness_counts_passing_and_failing_runs() {
     let probe = json!({"httpGet": {"port": 80}, "initialDelaySeconds": 1, "periodSeconds": 2,
         "successThreshold": 3, "failureThreshold": 2});
     let spec = || probed("Always", "readinessProbe", probe.clone());
-    let mut play = Play::of(spec(), "");
+    let mut play = Play::new(spec(), "");
     assert_eq!(
         play.until(60).lines()[1..],
         [
@@ -83,7 +83,7 @@ fn readiness_counts_passing_and_failing_runs() {
         ]
     );
     assert_eq!(told(&mut play, "Unhealthy"), [""; 0]);
-    let mut play = Play::of(spec(), "ready=2s unready=20s");
+    let mut play = Play::new(spec(), "ready=2s unready=20s");
     assert_eq!(
         play.until(30).lines()[2..],
         [
@@ -103,7 +103,7 @@ fn a_failed_liveness_probe_restarts_the_container_by_policy() {
         "terminationGracePeriodSeconds": 3});
     let spec = |policy: &str| probed(policy, "livenessProbe", probe.clone());
     let ends = |policy: &str, script: &str| {
-        let mut play = Play::of(spec(policy), script);
+        let mut play = Play::new(spec(policy), script);
         let lines = play.until(11).lines();
         (lines[2..].to_vec(), told(&mut play, "Killing"))
     };
@@ -130,7 +130,7 @@ fn a_failed_liveness_probe_restarts_the_container_by_policy() {
 fn a_sidecar_that_has_not_started_blocks_later_containers() {
     let mut spec = with_init();
     spec["initContainers"][1]["startupProbe"] = json!({"periodSeconds": 1, "failureThreshold": 9});
-    let mut play = Play::of(spec, "s.started=4s");
+    let mut play = Play::new(spec, "s.started=4s");
     let lines = play.until(60).lines();
     let waits = "False ContainersNotReady containers with unready status: [s c]";
     assert_eq!(

@@ -121,7 +121,7 @@ impl Failures {
 }
 
 impl Probe {
-    fn of(container: &Value, kind: Kind) -> Probe {
+    fn from_container(container: &Value, kind: Kind) -> Probe {
         let probe = &container[kind.member()];
         let number = |member: &str, usual| probe[member].as_i64().unwrap_or(usual);
         let port = |action: &Value| action["port"].to_string().replace('"', "");
@@ -173,11 +173,11 @@ impl Probe {
 
 impl Probes {
     /// Returns the probes of a container in a spec.
-    pub(super) fn of(container: &Value, tells: bool) -> Probes {
+    pub(super) fn from_container(container: &Value, tells: bool) -> Probes {
         Probes {
-            startup: Probe::of(container, Kind::Startup),
-            readiness: Probe::of(container, Kind::Readiness),
-            liveness: Probe::of(container, Kind::Liveness),
+            startup: Probe::from_container(container, Kind::Startup),
+            readiness: Probe::from_container(container, Kind::Readiness),
+            liveness: Probe::from_container(container, Kind::Liveness),
             tells,
         }
     }

@@ -42,7 +42,7 @@ impl<K, V> Default for Results<K, V> {
 impl<K: PartialEq, V: Clone> Results<K, V> {
     /// Returns the result for a key, and builds it if it is not cached. A result without a key is
     /// always built.
-    pub(super) fn of(&mut self, key: Option<K>, make: impl FnOnce() -> V) -> V {
+    pub(super) fn get_or_make(&mut self, key: Option<K>, make: impl FnOnce() -> V) -> V {
         let Some(key) = key else {
             return make();
         };
@@ -98,7 +98,7 @@ impl PartialEq for DetailsOf {
 
 impl DetailsOf {
     /// Returns the inputs for a container, or `None` if its details depend on more.
-    pub(super) fn of(
+    pub(super) fn new(
         container: &Container,
         waits_for: &'static str,
         old: Option<&Arc<ContainerDetails>>,
@@ -159,7 +159,7 @@ impl PartialEq for RestOf {
 
 impl RestOf {
     /// Returns the inputs for a pod, or `None` if the members depend on more.
-    pub(super) fn of(life: &PodLife, old: &PodStatus, has_started: bool) -> Option<RestOf> {
+    pub(super) fn new(life: &PodLife, old: &PodStatus, has_started: bool) -> Option<RestOf> {
         let is_plain = life.end.is_none_or(|end| end.why.is_none());
         is_plain.then(|| RestOf {
             generation: life.generation,
@@ -190,7 +190,11 @@ pub(super) struct ConditionsOf {
 impl ConditionsOf {
     /// Returns the inputs for a pod, or `None` if its conditions depend on more. `old` must have
     /// only conditions that the kubelet owns.
-    pub(super) fn of(life: &PodLife, old: &PodConditions, phase: PodPhase) -> Option<ConditionsOf> {
+    pub(super) fn new(
+        life: &PodLife,
+        old: &PodConditions,
+        phase: PodPhase,
+    ) -> Option<ConditionsOf> {
         let why = life.stopping.map(|Stopping { why, .. }| why);
         let [container] = &life.containers[..] else {
             return None;
@@ -222,7 +226,7 @@ mod tests {
         let mut results = Results::default();
         let mut made = 0;
         let mut of = |key: Option<usize>| {
-            results.of(key, || {
+            results.get_or_make(key, || {
                 made += 1;
                 key.unwrap_or(0) * 10
             })

@@ -27,7 +27,7 @@ pub(super) struct Report {
 
 impl Report {
     /// Returns the report for a container in a spec.
-    pub(super) fn of(container: &Value) -> Report {
+    pub(super) fn from_container(container: &Value) -> Report {
         let mounts = container["volumeMounts"].as_array();
         let mounts: Vec<Value> = mounts.into_iter().flatten().map(mount).collect();
         let asked = &container["resources"];
@@ -64,11 +64,12 @@ pub(super) struct SpecReport {
 
 impl SpecReport {
     /// Returns the report for a spec with these members.
-    pub(super) fn of(members: Map) -> SpecReport {
-        let containers = containers(&members).map(|container| Arc::new(Report::of(container)));
+    pub(super) fn from_members(members: Map) -> SpecReport {
+        let containers =
+            containers(&members).map(|container| Arc::new(Report::from_container(container)));
         SpecReport {
             containers: containers.collect(),
-            pod: Arc::new(PodReport::of(members)),
+            pod: Arc::new(PodReport::from_spec(members)),
         }
     }
 }
@@ -99,7 +100,7 @@ pub(super) struct PodReport {
 
 impl PodReport {
     /// Returns the report for a pod with that spec.
-    pub(super) fn of(mut spec: Map) -> PodReport {
+    pub(super) fn from_spec(mut spec: Map) -> PodReport {
         // The overhead belongs to the node.
         spec.remove("overhead");
         let spec = Value::Object(spec);
@@ -182,7 +183,7 @@ mod tests {
         let told = |spec: &Value| {
             let none = Rest::NONE;
             let mut status = none.edit();
-            PodReport::of(spec.as_object().unwrap().clone()).write(&mut status);
+            PodReport::from_spec(spec.as_object().unwrap().clone()).write(&mut status);
             status.done().to_map()
         };
         let status = told(&spec);

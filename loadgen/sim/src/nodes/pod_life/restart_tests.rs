@@ -18,7 +18,7 @@ pub(super) fn ruled() -> Value {
 
 #[test]
 fn an_exit_can_restart_all_containers_in_order() {
-    let mut play = Play::of(ruled(), "i.run=3s c.run=4s c.exit=42,7,0 s.stop=1s");
+    let mut play = Play::new(ruled(), "i.run=3s c.run=4s c.exit=42,7,0 s.stop=1s");
     let lines = play.until(9).lines();
     assert_eq!(
         lines.last().unwrap(),
@@ -72,15 +72,15 @@ fn an_exit_can_restart_all_containers_in_order() {
 
 #[test]
 fn a_pod_without_a_restart_rule_has_no_condition() {
-    let status = Play::of(ruled(), "").until(5).status();
+    let status = Play::new(ruled(), "").until(5).status();
     assert_eq!(condition(&status, "AllContainersRestarting"), "False");
-    let status = Play::of(with_init(), "").until(5).status();
+    let status = Play::new(with_init(), "").until(5).status();
     assert_eq!(status["conditions"].as_array().unwrap().len(), 5);
 }
 
 #[test]
 fn a_pod_deleted_during_its_restart_ends() {
-    let mut play = Play::of(ruled(), "c.run=4s c.exit=42 s.stop=2s");
+    let mut play = Play::new(ruled(), "c.run=4s c.exit=42 s.stop=2s");
     play.until(7);
     play.delete(30);
     let line = play.until(60).lines().pop().unwrap();

@@ -40,7 +40,7 @@ pub(super) struct BackOff {
 
 impl Restarts {
     /// Returns the restart rules of a container in a spec.
-    pub(super) fn of(container: &Value) -> Restarts {
+    pub(super) fn from_container(container: &Value) -> Restarts {
         let policy = container["restartPolicy"].as_str();
         let rules = container["restartPolicyRules"].as_array();
         let rules = rules.into_iter().flatten().filter_map(|rule| {

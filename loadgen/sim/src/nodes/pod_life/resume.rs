@@ -36,25 +36,29 @@ pub(in crate::nodes) struct SpecRules {
 impl SpecRules {
     /// Parses a spec. `tells` is whether Events are recorded, and `is_full` whether statuses
     /// include values that follow from the spec.
-    pub(in crate::nodes) fn of(pod: &Pod, tells: bool, is_full: bool) -> SpecRules {
+    pub(in crate::nodes) fn from_pod(pod: &Pod, tells: bool, is_full: bool) -> SpecRules {
         let members = pod.spec.to_map(pod.token_volume);
         let containers = containers(&members).map(|container| {
-            let probes = Arc::new(Probes::of(container, tells));
-            let (pull, hooks) = (PullPolicy::of(container), Hooks::of(container));
-            (Restarts::of(container), probes, pull, hooks)
+            let probes = Arc::new(Probes::from_container(container, tells));
+            let (pull, hooks) = (
+                PullPolicy::from_container(container),
+                Hooks::from_container(container),
+            );
+            (Restarts::from_container(container), probes, pull, hooks)
         });
         SpecRules {
             spec: Arc::clone(&pod.spec),
             containers: containers.collect(),
             gates: gates(&members),
-            report: (is_full && pod.token_volume.is_none()).then(|| SpecReport::of(members)),
+            report: (is_full && pod.token_volume.is_none())
+                .then(|| SpecReport::from_members(members)),
         }
     }
 }
 
 impl PodLife {
     /// Returns the life of a bound pod that has not ended.
-    pub(in crate::nodes) fn of(live: &Pod, seen: &Circumstances<'_>) -> PodLife {
+    pub(in crate::nodes) fn resume(live: &Pod, seen: &Circumstances<'_>) -> PodLife {
         let (spec, status) = (&live.spec, &live.status);
         let specs = || spec.init_containers.iter().chain(&spec.containers);
         let is_known = |name: &str| specs().any(|it| &*it.name == name);
@@ -68,7 +72,7 @@ impl PodLife {
             stop_ns: seen.stop_ns,
             grace_ns: grace.map_or(GRACE_NS, |grace| grace.saturating_mul(SECOND_NS)),
             fault: fault.as_ref().map(ScriptError::to_string),
-            identity: Identity::of(live),
+            identity: Identity::from_pod(live),
         };
         let running_since = status.started.as_ref().map(|start| start.time);
         let since = running_since.or_else(|| time(status.rest.get("startTime").as_ref()));
@@ -116,7 +120,7 @@ impl PodLife {
                 (false, _) => Role::Regular,
             };
             let part = match (&life.ways.fault, seen.script) {
-                (None, Ok(script)) => script.of(&spec.name, role == Role::Regular),
+                (None, Ok(script)) => script.part(&spec.name, role == Role::Regular),
                 _ => Part::default(),
             };
             let (restarts, probes, pull_policy, hooks) = rules.clone();
@@ -159,7 +163,7 @@ impl PodLife {
             match of_all.filter(|_| live.token_volume.is_none()) {
                 Some(report) => life.report_on(live, report),
                 None => {
-                    let report = SpecReport::of(spec.to_map(live.token_volume));
+                    let report = SpecReport::from_members(spec.to_map(live.token_volume));
                     life.report_on(live, &report);
                 }
             }

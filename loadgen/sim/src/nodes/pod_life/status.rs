@@ -79,7 +79,7 @@ impl PodLife {
         let phase = self.phase();
         let rest = recent
             .rest
-            .of(RestOf::of(self, old, started.is_some()), || {
+            .get_or_make(RestOf::new(self, old, started.is_some()), || {
                 self.rest(&old.rest, started.is_some())
             });
         let mut statuses = |containers: &[Container], old: &[ContainerStatus]| {
@@ -100,8 +100,10 @@ impl PodLife {
                 .iter()
                 .any(|it| it.kind == ConditionType::Other)
         };
-        let key = ConditionsOf::of(self, &old.conditions, phase).filter(|_| !has_foreign());
-        let conditions = recent.conditions.of(key, || self.conditions(live, phase));
+        let key = ConditionsOf::new(self, &old.conditions, phase).filter(|_| !has_foreign());
+        let conditions = recent
+            .conditions
+            .get_or_make(key, || self.conditions(live, phase));
         PodStatus {
             phase,
             conditions,
@@ -364,8 +366,8 @@ impl PodLife {
     ) -> ContainerStatus {
         let shared = old.and_then(|old| old.details.as_ref());
         let is_first = old.is_none_or(|old| old.restart_count == 0);
-        let key = DetailsOf::of(container, self.waits_for(), shared);
-        let details = recent.details.of(key.filter(|_| is_first), || {
+        let key = DetailsOf::new(container, self.waits_for(), shared);
+        let details = recent.details.get_or_make(key.filter(|_| is_first), || {
             self.details(container, old, place)
         });
         ContainerStatus {

@@ -9,7 +9,7 @@ use super::*;
 
 #[test]
 fn a_job_pods_exit_code_decides_its_phase() {
-    let mut play = Play::of(one("Never"), "run=5s");
+    let mut play = Play::new(one("Never"), "run=5s");
     play.until(100);
     assert_eq!(
         play.lines(),
@@ -57,14 +57,14 @@ fn a_job_pods_exit_code_decides_its_phase() {
     assert_eq!(status["containerStatuses"][0]["started"], false);
     assert!(play.life.has_ended() && play.life.next_ns().is_none());
 
-    let mut play = Play::of(one("Never"), "run=5s exit=3");
+    let mut play = Play::new(one("Never"), "run=5s exit=3");
     let lines = play.until(100).lines();
     assert_eq!(lines[2..], ["7 Failed False PodFailed | c Error 3 rc 0"]);
 }
 
 #[test]
 fn a_crashing_container_restarts_with_doubling_back_offs() {
-    let mut play = Play::of(one("Always"), "run=1s exit=1");
+    let mut play = Play::new(one("Always"), "run=1s exit=1");
     play.until(20);
     let unready = "False ContainersNotReady containers with unready status: [c]";
     let expected = [
@@ -101,7 +101,7 @@ fn a_crashing_container_restarts_with_doubling_back_offs() {
         .map(|line| line.split(' ').next().unwrap().parse().unwrap())
         .collect();
     assert_eq!(starts[..6], [35, 76, 157, 318, 619, 920]);
-    let mut play = Play::of(one("Always"), "run=1s,1s,601s,1s");
+    let mut play = Play::new(one("Always"), "run=1s,1s,601s,1s");
     let starts = |play: &mut Play| {
         play.lines()
             .iter()
@@ -116,7 +116,7 @@ fn a_crashing_container_restarts_with_doubling_back_offs() {
 
 #[test]
 fn exits_apply_by_instance_and_containers_have_restart_rules() {
-    let mut play = Play::of(one("OnFailure"), "run=1s exit=1,SIGSEGV,0");
+    let mut play = Play::new(one("OnFailure"), "run=1s exit=1,SIGSEGV,0");
     let lines = play.until(60).lines();
     assert_eq!(
         lines.last().unwrap(),
@@ -127,7 +127,7 @@ fn exits_apply_by_instance_and_containers_have_restart_rules() {
     let rules = json!([{"action": "Restart", "exitCodes": {"operator": "In", "values": [42]}}]);
     let spec = json!({"restartPolicy": "Never", "containers": [
         {"name": "c", "image": "i:1", "restartPolicy": "Never", "restartPolicyRules": rules}]});
-    let mut play = Play::of(spec, "run=1s exit=42,1");
+    let mut play = Play::new(spec, "run=1s exit=42,1");
     let lines = play.until(60).lines();
     assert_eq!(
         lines.last().unwrap(),
@@ -138,7 +138,7 @@ fn exits_apply_by_instance_and_containers_have_restart_rules() {
 #[test]
 fn a_missing_image_is_pulled_with_doubling_back_offs() {
     let spec = json!({"containers": [{"name": "c", "image": "missing:1"}]});
-    let mut play = Play::of(spec, "");
+    let mut play = Play::new(spec, "");
     let lines = play.until(700).lines();
     let pulls: Vec<&str> = lines
         .iter()
@@ -174,7 +174,7 @@ fn a_missing_image_is_pulled_with_doubling_back_offs() {
 
     // With another image, the pod starts.
     let spec = json!({"containers": [{"name": "c", "image": "missing:1"}]});
-    let mut play = Play::of(spec, "");
+    let mut play = Play::new(spec, "");
     play.until(20).lines();
     let mut json = play.pod.to_json();
     json["spec"]["containers"][0]["image"] = json!("there:1");
@@ -184,14 +184,14 @@ fn a_missing_image_is_pulled_with_doubling_back_offs() {
     assert_eq!(lines.last().unwrap(), "20 Running True | c running rc 0");
     assert_eq!(play.status()["containerStatuses"][0]["image"], "there:1");
 
-    let mut play = Play::of(one("Always"), "pull=fail,ok");
+    let mut play = Play::new(one("Always"), "pull=fail,ok");
     let lines = play.until(60).lines();
     assert_eq!(lines.last().unwrap(), "12 Running True | c running rc 0");
 }
 
 #[test]
 fn a_deleted_pod_reports_its_end_before_its_removal() {
-    let mut play = Play::of(one("Always"), "stop=2s");
+    let mut play = Play::new(one("Always"), "stop=2s");
     play.until(10).lines();
     play.delete(30);
     play.until(60);
@@ -204,14 +204,14 @@ fn a_deleted_pod_reports_its_end_before_its_removal() {
     );
     assert_eq!(play.status()["observedGeneration"], 2);
 
-    let mut play = Play::of(one("Always"), "stop=never");
+    let mut play = Play::new(one("Always"), "stop=never");
     play.until(10).lines();
     play.delete(30);
     let lines = play.until(60).lines();
     assert_eq!(lines[1..], ["40 Failed False PodFailed | c Error 137 rc 0"]);
 
     // A shorter grace period takes effect immediately.
-    let mut play = Play::of(one("Always"), "stop=never");
+    let mut play = Play::new(one("Always"), "stop=never");
     play.until(10).lines();
     play.delete(30);
     play.until(20);
@@ -223,14 +223,14 @@ fn a_deleted_pod_reports_its_end_before_its_removal() {
     );
 
     // Interrupted work has failed.
-    let mut play = Play::of(one("Never"), "run=never");
+    let mut play = Play::new(one("Never"), "run=never");
     play.until(10).lines();
     play.delete(30);
     let lines = play.until(60).lines();
     assert_eq!(lines[1..], ["11 Failed False PodFailed | c Error 143 rc 0"]);
 
     // During the back-off, the container has already ended.
-    let mut play = Play::of(one("Always"), "run=1s exit=1");
+    let mut play = Play::new(one("Always"), "run=1s exit=1");
     play.until(10).lines();
     play.delete(30);
     let lines = play.until(60).lines();
@@ -246,7 +246,7 @@ fn a_deleted_pod_reports_its_end_before_its_removal() {
 
 #[test]
 fn init_containers_run_first_and_sidecars_end_last() {
-    let mut play = Play::of(with_init(), "i.run=3s c.run=5s s.stop-exit=7");
+    let mut play = Play::new(with_init(), "i.run=3s c.run=5s s.stop-exit=7");
     let lines = play.until(60).lines();
     let waits = "False ContainersNotReady containers with unready status: [s c]";
     assert_eq!(
@@ -264,7 +264,7 @@ fn init_containers_run_first_and_sidecars_end_last() {
     assert_eq!(condition(&status, "Initialized"), "True PodCompleted");
     assert_eq!(status["initContainerStatuses"][0]["ready"], true);
     assert_eq!(status["initContainerStatuses"][0]["started"], false);
-    let mut play = Play::of(with_init(), "i.run=3s");
+    let mut play = Play::new(with_init(), "i.run=3s");
     play.until(3);
     let status = play.status();
     assert_eq!(
@@ -277,7 +277,7 @@ fn init_containers_run_first_and_sidecars_end_last() {
 
 #[test]
 fn a_permanently_failed_init_container_fails_its_pod() {
-    let mut play = Play::of(with_init(), "i.run=3s i.exit=2");
+    let mut play = Play::new(with_init(), "i.run=3s i.exit=2");
     let lines = play.until(60).lines();
     assert_eq!(
         lines.last().unwrap(),
@@ -285,7 +285,7 @@ fn a_permanently_failed_init_container_fails_its_pod() {
     );
     let mut spec = with_init();
     spec["restartPolicy"] = json!("Always");
-    let mut play = Play::of(spec, "i.run=1s i.exit=2,2,0");
+    let mut play = Play::new(spec, "i.run=1s i.exit=2,2,0");
     let lines = play.until(60).lines();
     assert!(
         lines[..lines.len() - 1]
@@ -302,7 +302,7 @@ fn a_permanently_failed_init_container_fails_its_pod() {
 fn a_pod_is_stopped_at_its_deadline() {
     let mut spec = one("Never");
     spec["activeDeadlineSeconds"] = json!(10);
-    let mut play = Play::of(spec, "stop=3s");
+    let mut play = Play::new(spec, "stop=3s");
     let lines = play.until(60).lines();
     assert_eq!(
         lines[2..],
@@ -321,7 +321,7 @@ fn a_pod_is_stopped_at_its_deadline() {
 
 #[test]
 fn an_evicted_pod_fails_with_a_reason() {
-    let mut play = Play::of(one("Always"), "evicted=10s");
+    let mut play = Play::new(one("Always"), "evicted=10s");
     let lines = play.until(60).lines();
     assert_eq!(lines[2..], ["10 Failed False PodFailed | c Error 137 rc 0"]);
     let status = play.status();
@@ -338,7 +338,7 @@ fn an_evicted_pod_fails_with_a_reason() {
 
 #[test]
 fn probes_and_gates_decide_when_a_pod_is_ready() {
-    let mut play = Play::of(one("Always"), "ready=3s unhealthy=10s");
+    let mut play = Play::new(one("Always"), "ready=3s unhealthy=10s");
     let lines = play.until(17).lines();
     let unready = "False ContainersNotReady containers with unready status: [c]";
     assert_eq!(
@@ -353,7 +353,7 @@ fn probes_and_gates_decide_when_a_pod_is_ready() {
     );
     let mut spec = one("Always");
     spec["readinessGates"] = json!([{"conditionType": "example.com/lb"}]);
-    let mut play = Play::of(spec, "");
+    let mut play = Play::new(spec, "");
     let closed = "False ReadinessGatesNotReady corresponding condition of pod readiness gate \"example.com/lb\" does not exist.";
     assert_eq!(
         play.until(5).lines()[1],
@@ -382,7 +382,7 @@ fn statuses_report_mounts_and_allocated_resources() {
     let asked = json!({"requests": {"cpu": "250m"}, "limits": {"cpu": "1"}});
     spec["containers"][0]["volumeMounts"] = mounts.clone();
     spec["containers"][0]["resources"] = asked.clone();
-    let mut play = Play::of(spec, "");
+    let mut play = Play::new(spec, "");
     let status = play.status();
     let container = &status["containerStatuses"][0];
     assert_eq!(container["volumeMounts"], mounts);
@@ -409,7 +409,7 @@ fn statuses_report_mounts_and_allocated_resources() {
         status["resources"]
     );
     // A container without requests.
-    let status = Play::of(one("Always"), "").until(2).status();
+    let status = Play::new(one("Always"), "").until(2).status();
     for resources in [&status, &status["containerStatuses"][0]] {
         assert_eq!(resources["resources"], json!({}));
         assert_eq!(resources["allocatedResources"], Value::Null);
@@ -426,7 +426,7 @@ fn an_invalid_script_prevents_container_creation() {
         ),
         ("d.run=1s", "script: the pod has no container \"d\""),
     ] {
-        let mut play = Play::of(one("Always"), script);
+        let mut play = Play::new(one("Always"), script);
         let lines = play.until(60).lines();
         assert!(
             lines
@@ -459,8 +459,8 @@ fn a_life_resumed_from_a_status_continues_the_same_way() {
         (one("Always"), "ready=3s unhealthy=10s"),
         (probed, "started=5s ready=8s unready=22s unhealthy=40s"),
     ] {
-        let whole = Play::of(spec.clone(), script).until(60).lines();
-        let mut play = Play::of(spec, script);
+        let whole = Play::new(spec.clone(), script).until(60).lines();
+        let mut play = Play::new(spec, script);
         for second in 3..60 {
             play.until(second);
             if play.life.has_ended() {
@@ -469,7 +469,7 @@ fn a_life_resumed_from_a_status_continues_the_same_way() {
             let parsed = Script::parse(script);
             let seen = Circumstances {
                 script: parsed.as_ref(),
-                rules: &SpecRules::of(&play.pod, false, true),
+                rules: &SpecRules::from_pod(&play.pod, false, true),
                 is_unpullable: &|_| false,
                 is_present: &|_| true,
                 tells: false,
@@ -480,7 +480,7 @@ fn a_life_resumed_from_a_status_continues_the_same_way() {
                 deleted_ns: 0,
                 now_ns: play.now_ns,
             };
-            play.life = PodLife::of(&play.pod, &seen);
+            play.life = PodLife::resume(&play.pod, &seen);
         }
         assert_eq!(play.until(60).lines(), whole, "{script}");
     }

@@ -28,7 +28,7 @@ fn pod(name: &str, version: u64) -> Arc<Pod> {
 }
 
 fn see(tracker: &mut Tracker, set: ReplicaSet) {
-    let workload = workloads::of(set.kind()).unwrap();
+    let workload = workloads::for_kind(set.kind()).unwrap();
     let set: AnyObject = Arc::new(set);
     tracker.owner_item(workload, &set, false);
 }

@@ -153,7 +153,7 @@ pub(crate) fn find(input: &[InputObject], wanted: &str) -> Result<Option<Found>>
         bail!("the input has no Deployment {wanted:?}; the nearest: {near}");
     };
     let object = InputObject::clone(all[at]).into_any();
-    let deployment = Deployment::of(&object)
+    let deployment = Deployment::from_object(&object)
         .with_context(|| format!("Deployment {wanted:?}: a member has the wrong type"))?;
     let meta = &deployment.metadata;
     let sets = input.iter().filter_map(|object| {
@@ -282,7 +282,7 @@ impl Server {
             .import(Arc::new(deployment.to_untyped()), now)
             .with_context(|| what.clone())?;
         if let Some(image) = image {
-            let mut changed = Deployment::of(&stored)
+            let mut changed = Deployment::from_object(&stored)
                 .map_or_else(|| Deployment::clone(&deployment), Arc::unwrap_or_clone)
                 .to_untyped();
             let container = changed
@@ -317,7 +317,7 @@ impl Server {
             .cluster
             .api(Kind::DEPLOYMENT)
             .get(&self.at.0, &self.at.1);
-        let found = found.ok().and_then(|found| Deployment::of(&found));
+        let found = found.ok().and_then(|found| Deployment::from_object(&found));
         found.expect("it was stored, and the controller deletes no Deployment")
     }
 
@@ -331,10 +331,10 @@ impl Server {
     fn counts(&self) -> Counts {
         let (deployment, sets) = (self.deployment(), self.sets());
         let template = &deployment.spec.template;
-        let form = TemplateForm::of(template);
+        let form = TemplateForm::from_template(template);
         let is_new = |set: &&Arc<ReplicaSet>| {
             let own = &set.spec.template;
-            same_template(template, &form, own, &TemplateForm::of(own))
+            same_template(template, &form, own, &TemplateForm::from_template(own))
         };
         let sum = |of: fn(&ReplicaSet) -> i32| sets.iter().map(|set| of(set)).sum();
         Counts {

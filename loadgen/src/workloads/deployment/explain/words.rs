@@ -31,7 +31,7 @@ pub(super) struct Counts {
 pub(super) fn asked(cluster: &Cluster, counts: &mut Counts, request: &Request) -> Option<Asked> {
     let what = |name: &str, replicas, why: String| {
         Some(Asked {
-            request: RequestInfo::of(request).to_string(),
+            request: RequestInfo::from_request(request).to_string(),
             name: name.to_owned(),
             replicas,
             why,
@@ -68,7 +68,7 @@ pub(super) fn asked(cluster: &Cluster, counts: &mut Counts, request: &Request) -
             what(name, Some((from, to)), why)
         }
         Request::PutStatus { object } => {
-            let deployment = Deployment::of(object)?;
+            let deployment = Deployment::from_object(object)?;
             let told = deployment
                 .status
                 .conditions

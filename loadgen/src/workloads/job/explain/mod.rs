@@ -216,7 +216,7 @@ fn removals(found: &Found, decisions: &Decisions, to: i64, now: Now) -> Vec<Remo
         removed.extend(now_removed.into_iter().map(|(pod, rule)| (sync, pod, rule)));
     }
     let active = pods.iter().filter(|pod| pod.is_active());
-    let first_kept = active.min_by_key(|pod| Rank::of(pod));
+    let first_kept = active.min_by_key(|pod| Rank::from_pod(pod));
     let next = |at: usize| removed.get(at + 1).map(|it| &it.1).or(first_kept);
     let shown = removed.iter().enumerate().map(|(at, (sync, pod, rule))| {
         let index = completion_index(&pod.metadata.annotations);

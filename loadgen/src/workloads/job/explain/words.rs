@@ -292,7 +292,7 @@ pub(super) fn removal(rule: RemovalRule, pod: &Pod, next: Option<&Arc<Pod>>) -> 
         RemovalRule::RepeatedIndex => "another pod of its index is ranked higher".to_owned(),
         RemovalRule::Surplus => match next {
             None => "the last".to_owned(),
-            Some(next) => match Rank::of(pod).rule(Rank::of(next)) {
+            Some(next) => match Rank::from_pod(pod).rule(Rank::from_pod(next)) {
                 Some(rule) => rule.to_owned(),
                 None => "tied with the next".to_owned(),
             },

@@ -67,7 +67,7 @@ pub fn answer(
         }
     };
     Ok(Answer {
-        notes: notes::of(objects, question, &outcome),
+        notes: notes::notes(objects, question, &outcome),
         outcome,
         advice,
         input,
@@ -107,7 +107,7 @@ fn about(
         replicas: asked.replicas,
         options: ControllerOptions {
             burst_replicas: asked.burst_replicas,
-            gates: Gates::of(&asked.gates),
+            gates: Gates::from_flags(&asked.gates),
             policy: asked.policy,
             ..ControllerOptions::new(kind)
         },

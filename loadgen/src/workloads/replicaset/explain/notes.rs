@@ -8,7 +8,7 @@ use super::words::{age, pods};
 const OLD_SECONDS: i64 = 3_600;
 
 /// Returns the notes, in sentences.
-pub(super) fn of(objects: &Objects, question: &Question, outcome: &Outcome) -> Vec<String> {
+pub(super) fn notes(objects: &Objects, question: &Question, outcome: &Outcome) -> Vec<String> {
     let mut notes = Vec::new();
     let meta = &outcome.object.metadata;
     if outcome.inactive > 0 {

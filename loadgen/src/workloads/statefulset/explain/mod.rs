@@ -128,7 +128,7 @@ pub(super) fn answer(name: &str, asked: Question) -> Result<Box<dyn Explanation>
         ..
     } = asked;
     let found = find(objects, name)?;
-    let wanted = Course::of(&*found.set).map_or(0, |course| course.replicas);
+    let wanted = Course::from_object(&*found.set).map_or(0, |course| course.replicas);
     let wanted = replicas.map_or(wanted, i64::from);
     if wanted > REPLICAS_MAX {
         bail!(
@@ -201,7 +201,7 @@ fn explain(mut server: Server) -> Answer {
     }
     let end = server.found();
     let spec = spec_of(&end.set);
-    let course = Course::of(&*end.set).expect("the object is a StatefulSet");
+    let course = Course::from_object(&*end.set).expect("the object is a StatefulSet");
     let wait = wait_of(&end.set, &end.pods, &end.claims, server.now());
     let stuck = wait
         .as_ref()

@@ -69,7 +69,7 @@ pub(super) fn asked(found: &Found, request: &Request) -> Option<Asked> {
             (object.metadata().name.to_string(), why.to_owned())
         }
         Request::PutStatus { object } => {
-            let course = Course::of(&**object)?;
+            let course = Course::from_object(&**object)?;
             let Course {
                 pods,
                 ready,
@@ -94,7 +94,7 @@ pub(super) fn asked(found: &Found, request: &Request) -> Option<Asked> {
         _ => return None,
     };
     Some(Asked {
-        request: RequestInfo::of(request).to_string(),
+        request: RequestInfo::from_request(request).to_string(),
         name,
         why,
     })

@@ -134,7 +134,7 @@ fn options(engine: EngineKind, controllers: &str) -> ServeOptions {
         .unpullable_images
         .push(MISSING_IMAGE.to_owned());
     options.sim.services.controllers =
-        Controllers::of(Rows::installed(), &words).expect("known controllers");
+        Controllers::from_words(Rows::installed(), &words).expect("known controllers");
     options
 }
 

@@ -107,7 +107,7 @@ impl State {
     fn committed(&mut self, commit: &Commit) -> Checked {
         let is_gone = commit.change == Change::Deleted;
         let kind = commit.new.kind();
-        if let Some((_, new)) = commit.of::<Pod>() {
+        if let Some((_, new)) = commit.downcast::<Pod>() {
             self.pod_committed(new, is_gone);
             return Ok(());
         }
@@ -134,7 +134,7 @@ impl State {
             return checked;
         }
         if kind == Kind::DEPLOYMENT
-            && let Some(new) = Deployment::of(&commit.new)
+            && let Some(new) = Deployment::from_object(&commit.new)
         {
             let uid = new.metadata.uid.clone();
             let checked = match (sync, self.deployments.get(&uid)) {
@@ -266,7 +266,7 @@ impl Observer<deployment::Controller> for RolloutChecker {
         let name = deployment.metadata.name.clone();
         let repeats = !is_looked_at_without_end(&deployment);
         self.checker.other_sync_begins(sync, &name, repeats, now);
-        let seen = Seen::of(deployment, sets);
+        let seen = Seen::new(deployment, sets);
         let mut state = self.state();
         state.controller = Some(controller.clone());
         state.seen.insert(sync, seen);

@@ -33,7 +33,7 @@ pub(super) struct SeenSet {
 }
 
 impl SeenSet {
-    fn of(cached: Arc<ReplicaSet>) -> SeenSet {
+    fn from_cached(cached: Arc<ReplicaSet>) -> SeenSet {
         SeenSet {
             first: Some(Arc::clone(&cached)),
             now: cached,
@@ -76,14 +76,14 @@ pub(super) struct Seen {
 impl Seen {
     /// Returns the view of a sync that begins with this Deployment and these ReplicaSets in its
     /// caches.
-    pub(super) fn of(deployment: Arc<Deployment>, cached: Vec<Arc<ReplicaSet>>) -> Seen {
+    pub(super) fn new(deployment: Arc<Deployment>, cached: Vec<Arc<ReplicaSet>>) -> Seen {
         let (mut sets, mut free) = (BTreeMap::new(), BTreeMap::new());
         for set in cached {
             if !selects(&deployment, &set) {
                 continue;
             }
             if is_controlled(&set, &deployment.metadata.uid) {
-                sets.insert(set.metadata.uid.clone(), SeenSet::of(set));
+                sets.insert(set.metadata.uid.clone(), SeenSet::from_cached(set));
             } else if set.metadata.controller().is_none() {
                 free.insert(set.metadata.name.to_string(), set);
             }
@@ -100,7 +100,8 @@ impl Seen {
     /// Records an adoption: the sync continues with the cached state.
     pub(super) fn adopt(&mut self, name: &str) {
         if let Some(set) = self.free.remove(name) {
-            self.sets.insert(set.metadata.uid.clone(), SeenSet::of(set));
+            self.sets
+                .insert(set.metadata.uid.clone(), SeenSet::from_cached(set));
         }
     }
 

@@ -313,7 +313,7 @@ impl OracleState {
         };
         sync.look();
         is_of_a_replica_set(request)?;
-        let call = Call::of(request);
+        let call = Call::from_request(request);
         sync.asked |= call != Call::ReadVersion;
         sync.step = step_of(call, place);
         if let Request::PutStatus { object } = request {
@@ -437,7 +437,7 @@ impl OracleState {
             _ => None,
         };
         let unknown = failed.is_some_and(|error| error.outcome_is_unknown());
-        let is_write = Call::of(request).is_write();
+        let is_write = Call::from_request(request).is_write();
         self.ambiguous += u64::from(unknown && is_write);
         let uid = sync.set.as_ref().map(|set| set.metadata.uid.clone());
         sync.manage_failed |=

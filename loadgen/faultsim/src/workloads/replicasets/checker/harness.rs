@@ -36,7 +36,7 @@ pub(super) struct CheckerHarness {
 
 impl CheckerHarness {
     pub(super) fn new(behaviour: Behaviour) -> CheckerHarness {
-        CheckerHarness::of(Kind::REPLICA_SET, behaviour)
+        CheckerHarness::for_kind(Kind::REPLICA_SET, behaviour)
     }
 
     /// Returns a harness whose controller has begun a sync of `web`, with the given number of
@@ -61,7 +61,7 @@ impl CheckerHarness {
     }
 
     /// Returns a harness with a controller of that kind.
-    pub(super) fn of(kind: Kind, behaviour: Behaviour) -> CheckerHarness {
+    pub(super) fn for_kind(kind: Kind, behaviour: Behaviour) -> CheckerHarness {
         CheckerHarness::made(kind, behaviour, None)
     }
 

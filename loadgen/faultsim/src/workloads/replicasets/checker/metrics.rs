@@ -33,7 +33,7 @@ impl Metrics {
     ) {
         let now_ns = commit.now.mono_ns;
         let mut worked_for = None;
-        if let (Some((old, new)), Some(origin)) = (commit.of::<Pod>(), origin) {
+        if let (Some((old, new)), Some(origin)) = (commit.downcast::<Pod>(), origin) {
             let sync = oracle.syncs.get(&origin.sync);
             worked_for = sync
                 .and_then(|sync| sync.set.as_ref())

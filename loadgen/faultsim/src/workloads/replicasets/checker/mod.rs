@@ -86,7 +86,7 @@ impl SetChecker {
         cluster: &PlannedCluster,
         behaviour: Behaviour,
     ) {
-        self.known.state().lockstep = Lockstep::of(steps, cluster, behaviour);
+        self.known.state().lockstep = Lockstep::new(steps, cluster, behaviour);
     }
 
     /// Permits excess creates and deletes for a known bug of upstream that a script triggers.
@@ -107,7 +107,7 @@ impl SetChecker {
                 lockstep.goes_on();
                 return Ok(());
             }
-            let snapshot = Snapshot::of(harness.cluster());
+            let snapshot = Snapshot::take(harness.cluster());
             lockstep.rests(&snapshot).map_err(|text| ("model", text))
         });
     }
@@ -222,7 +222,7 @@ impl Watcher for SetChecker {
 
     fn stepped(&self, simulation: &Simulation) {
         if let Some(lockstep) = &mut self.known.state().lockstep {
-            lockstep.stepped(&Snapshot::of(simulation.harness.cluster()));
+            lockstep.stepped(&Snapshot::take(simulation.harness.cluster()));
         }
     }
 

@@ -156,11 +156,11 @@ impl OracleState {
     pub(super) fn committed(&mut self, commit: &Commit, origin: Option<Origin>) -> Checked {
         self.version = commit.version;
         let change = commit.change;
-        if let Some((old, new)) = commit.of::<Pod>() {
+        if let Some((old, new)) = commit.downcast::<Pod>() {
             self.pod_committed(change, old, new, origin)
-        } else if let Some((old, new)) = commit.of::<ReplicaSet>() {
+        } else if let Some((old, new)) = commit.downcast::<ReplicaSet>() {
             self.set_committed(Kind::REPLICA_SET, change, old, new, origin)
-        } else if let Some((old, new)) = commit.of::<ReplicationController>() {
+        } else if let Some((old, new)) = commit.downcast::<ReplicationController>() {
             let old = old.map(ReplicationController::to_replica_set);
             let (kind, new) = (Kind::REPLICATION_CONTROLLER, new.to_replica_set());
             self.set_committed(kind, change, old.as_ref(), &new, origin)
@@ -345,7 +345,7 @@ impl OracleState {
         let state = self
             .sets
             .entry(set.metadata.uid.clone())
-            .or_insert_with(|| SetState::of(set, kind));
+            .or_insert_with(|| SetState::from_set(set, kind));
         state.gone = removed;
         let replicas = set.replicas();
         if state

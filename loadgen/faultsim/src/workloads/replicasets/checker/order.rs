@@ -33,7 +33,7 @@ pub(super) fn is_of_a_replica_set(request: &Request) -> Checked {
         | Request::Raw { .. } => {
             let text = format!(
                 "a ReplicaSet sync sends an unexpected request: {}",
-                RequestInfo::of(request)
+                RequestInfo::from_request(request)
             );
             Err(("I2", text))
         }

@@ -35,7 +35,7 @@ pub(super) struct SetState {
 
 impl SetState {
     /// Returns the state of an object seen for the first time.
-    pub(super) fn of(set: &ReplicaSet, kind: Kind) -> SetState {
+    pub(super) fn from_set(set: &ReplicaSet, kind: Kind) -> SetState {
         let selector = set.spec.selector.as_ref();
         SetState {
             kind,

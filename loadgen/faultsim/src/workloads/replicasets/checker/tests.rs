@@ -406,7 +406,7 @@ fn replication_controllers_report_no_terminating_pods() {
         (Kind::REPLICATION_CONTROLLER, json!(0), Some("S7")),
         (Kind::REPLICATION_CONTROLLER, Value::Null, None),
     ] {
-        let mut harness = CheckerHarness::of(kind, Behaviour::Hardened);
+        let mut harness = CheckerHarness::for_kind(kind, Behaviour::Hardened);
         let set = harness.seen_set(1);
         harness.known("a", json!({}));
         let sync = harness.sync();
@@ -428,7 +428,7 @@ fn a_long_stall_explains_creates_only_without_a_gate() {
         let mut schedule = draw::<ReplicaSets>(0, &[]);
         schedule.cluster.stale_controller_consistency = gate;
         let mut oracle = super::oracle::OracleState::new(&schedule.cluster, Behaviour::Upstream);
-        let mut harness = CheckerHarness::of(kind, Behaviour::Upstream);
+        let mut harness = CheckerHarness::for_kind(kind, Behaviour::Upstream);
         let set = harness.seen_set(1);
         oracle.version = 1;
         oracle.record_set(&set, kind, false);

@@ -76,7 +76,7 @@ impl SetJudge {
     }
 
     fn pod_committed(&mut self, commit: &Commit, seen: Option<&mut Seen>) -> Checked {
-        let Some((old, new)) = commit.of::<Pod>() else {
+        let Some((old, new)) = commit.downcast::<Pod>() else {
             return Ok(());
         };
         self.count_kept(commit, old, new);
@@ -128,7 +128,7 @@ impl SetJudge {
                 .insert(new.metadata.name.to_string(), template);
         }
         if kind == Kind::STATEFUL_SET {
-            let (uid, template) = (&new.metadata.uid, Read::of(&new).template());
+            let (uid, template) = (&new.metadata.uid, Read::from_object(&new).template());
             let known = self
                 .sets
                 .get(uid)
@@ -157,7 +157,7 @@ impl Judge for SetJudge {
     type Workload = Controller;
 
     fn begins(&mut self, sync: SyncId, controller: &Controller, _: usize, key: KeyId) {
-        if let Some(seen) = Seen::of(controller, key) {
+        if let Some(seen) = Seen::from_cache(controller, key) {
             self.seen.insert(sync, seen);
         }
     }

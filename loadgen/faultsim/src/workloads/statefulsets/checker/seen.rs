@@ -33,7 +33,7 @@ pub(super) struct Seen {
 }
 
 impl Seen {
-    pub(super) fn of(controller: &Controller, key: KeyId) -> Option<Seen> {
+    pub(super) fn from_cache(controller: &Controller, key: KeyId) -> Option<Seen> {
         let SyncInput {
             set,
             pods,
@@ -82,7 +82,7 @@ impl Seen {
     }
 
     pub(super) fn read(&self) -> Read<'_> {
-        Read::of(&self.set)
+        Read::from_object(&self.set)
     }
 
     /// Returns the pods that the sync works on, with their ordinals.

@@ -17,7 +17,7 @@ impl SetJudge {
         new: &DynamicObject,
         commit: &Commit,
     ) -> Checked {
-        let (set, written) = (seen.read(), Read::of(new));
+        let (set, written) = (seen.read(), Read::from_object(new));
         let name = set.name();
         if set.set.metadata.uid != new.metadata.uid {
             // As in upstream, after a conflict the write is retried on the object that has the name
