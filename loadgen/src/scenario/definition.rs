@@ -211,7 +211,7 @@ pub enum Step {
     /// Gives workloads with rollouts a new image, which starts a rollout of each; this includes
     /// workloads from files. Other workloads are unchanged.
     SetImage(SetImage),
-    /// Sets the number of pods of workloads that can be scaled. Workloads created by another
+    /// Sets the number of pods of workloads that have a different one. Workloads created by another
     /// workload get their number from it.
     Scale(Scale),
     /// Creates the desired pods of each workload, owned by it; workloads from files already have
@@ -277,7 +277,7 @@ pub enum Step {
     ReleaseWatch(Stream),
     /// Ends a watch whose version is no longer available, which forces a new list.
     RelistWatch(Stream),
-    /// Loses the next events of the pod watch, until another event causes a list of the pods.
+    /// Loses the next events of the pod watch, until something causes a new list of the pods.
     LosePodEvents(SomeOfThePods),
     /// Executes the next creates but loses their answers; each is the first create of its sync.
     LoseAnswers(LoseAnswers),
