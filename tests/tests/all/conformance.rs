@@ -204,7 +204,7 @@ fn subfolders_are_run_as_separate_subjects() {
     write(
         folder,
         "http/kubectl.jsonl",
-        "a folder that must be ignored",
+        "a file that must be ignored",
     );
     let (status, printed, complaints) = conformance(folder, &["."]);
     assert_eq!((status, &*complaints), (0, ""));

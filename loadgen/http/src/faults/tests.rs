@@ -183,7 +183,7 @@ fn the_number_of_faults_is_bounded() {
         server.faults().arm(fault()).unwrap();
     }
     let problem = server.faults().arm(fault()).unwrap_err().to_string();
-    assert!(problem.contains("1000 are armed"), "{problem}");
+    assert!(problem.contains("1000 faults are armed"), "{problem}");
     server.faults().disarm_all();
     let id = server.faults().arm(fault()).unwrap();
     assert_eq!(id.to_string(), "1001", "numbers are never reused");
