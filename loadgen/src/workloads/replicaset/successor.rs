@@ -99,14 +99,14 @@ mod tests {
         };
         let labels = serde_json::json!({"app": "web", HASH_LABEL: "5d4f"});
         let old = read("web-5d4f", labels);
-        let first = of(&old, 1);
+        let first = successor(&old, 1);
         assert_eq!(text(&first), "web-5d4f-r1 5d4f-r1");
-        assert_eq!(text(&of(&first, 2)), "web-5d4f-r2 5d4f-r2");
+        assert_eq!(text(&successor(&first, 2)), "web-5d4f-r2 5d4f-r2");
         assert_eq!(first.spec.replicas, Some(0));
         assert_eq!(first.status.replicas, 0);
         assert!(first.metadata.uid.is_empty() && &*first.metadata.namespace == "shop");
         assert_eq!(first.spec.template.spec, old.spec.template.spec);
-        let plain = of(&read("web-r0", serde_json::json!({"app": "web"})), 1);
+        let plain = successor(&read("web-r0", serde_json::json!({"app": "web"})), 1);
         assert_eq!(text(&plain), "web-r0-r1 r1");
     }
 }
