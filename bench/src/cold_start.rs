@@ -14,7 +14,7 @@ use podstorm::object::{
     ResourceVersion, Str, Time, Uid,
 };
 use podstorm::reflector::{Action, Delivery, Reflector, ReflectorOptions};
-use podstorm::replicaset::{Controller, ControllerOptions, Outcome, Sync};
+use podstorm::replicaset::{Controller, ControllerOptions, Outcome, ReplicaSetSync};
 use podstorm_apiserver::{Cluster, ClusterOptions, ClusterResource, WatchFrom, WatchOptions};
 use podstorm_sim::clock::RealClock;
 
@@ -167,7 +167,7 @@ pub fn start(cluster: &Cluster) -> Start {
     let mut idle_server = |request: &Request, _: Now| -> Answer {
         panic!("there is nothing to do, but a sync requests {request:?}")
     };
-    let mut driver = Driver::<Sync>::default();
+    let mut driver = Driver::<ReplicaSetSync>::default();
     let mut first = None;
     let syncs = sync_all(&*controller, &mut driver, &mut idle_server, NOW, |sync| {
         assert!(matches!(sync.outcome(), Outcome::Ok));

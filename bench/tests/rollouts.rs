@@ -12,7 +12,7 @@ use podstorm::driver::{Driver, sync_all};
 use podstorm::informer::AnyInformer;
 use podstorm::object::{Kind, LabelSelector, Labels, Now, OwnerReference, Pod, ReplicaSet, Uid};
 use podstorm::policy::Behaviour;
-use podstorm::replicaset::{Controller, ControllerOptions, Sync};
+use podstorm::replicaset::{Controller, ControllerOptions, ReplicaSetSync};
 
 #[global_allocator]
 static ALLOCATOR: dhat::Alloc = dhat::Alloc;
@@ -37,7 +37,7 @@ struct Harness {
     cache: Arc<PodCache>,
     controller: Arc<Controller>,
     owners: Arc<dyn AnyInformer>,
-    driver: Driver<Sync>,
+    driver: Driver<ReplicaSetSync>,
     now: Now,
     version: u64,
 }

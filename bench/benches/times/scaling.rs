@@ -12,7 +12,7 @@ use podstorm_bench::results::machine::{Commit, Machine, load_average};
 use podstorm_bench::results::{Unit, package_directory, record};
 use podstorm_bench::scaling::paired::Paired;
 use podstorm_bench::scaling::report::{
-    CountRow, Counts, Curve, EngineRun, Point, Report, Source, Throughput,
+    CountReport, CountRow, Curve, EngineRun, Point, Report, Source, Throughput,
 };
 use podstorm_bench::scaling::{self, COUNTS, Subject, Worker, subjects, thread_counts};
 use podstorm_bench::whole;
@@ -46,7 +46,7 @@ pub(crate) fn run(asked: &Asked) -> anyhow::Result<()> {
     let folder = package_directory().join("results");
     let mut report = Report::read(&folder.join("scaling.json"));
     if COUNTS {
-        report.counts = Some(Counts {
+        report.counts = Some(CountReport {
             source: source(" --features contention", "scaling"),
             rows: subjects::all()
                 .iter()

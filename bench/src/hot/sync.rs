@@ -7,7 +7,7 @@ use std::sync::Arc;
 use podstorm::client::{Answer, Request};
 use podstorm::driver::{Driver, Progress};
 use podstorm::object::{Now, Pod};
-use podstorm::replicaset::{Step, Sync};
+use podstorm::replicaset::{ReplicaSetSync, Step};
 
 use crate::clusters::{Cluster, NOW, Plan};
 
@@ -26,7 +26,7 @@ pub fn settled_min_ready(pods: usize) -> Plan {
 
 /// Returns a sync with nothing to do, of each ReplicaSet after the other.
 pub fn idle(plan: Plan) -> impl FnMut() -> u64 {
-    let (cluster, mut sync, mut turn) = (plan.build(), Sync::default(), 0);
+    let (cluster, mut sync, mut turn) = (plan.build(), ReplicaSetSync::default(), 0);
     move || {
         // Coprime to the count: a random-looking order that visits each once per round.
         turn = (turn + 37) % cluster.keys.len();
@@ -42,7 +42,7 @@ pub fn idle(plan: Plan) -> impl FnMut() -> u64 {
 pub fn create(count: usize) -> impl FnMut() -> u64 {
     let cluster = creating(count).build();
     let pods = created_by_the_server(count, &cluster);
-    let mut driver = Driver::<Sync>::default();
+    let mut driver = Driver::<ReplicaSetSync>::default();
     move || {
         let key = black_box(cluster.keys[0]);
         let mut created = 0;
@@ -86,7 +86,7 @@ pub fn deleting_among_siblings(namespace_pods: usize) -> Plan {
 
 /// Returns a sync that deletes 500 of 1,000 pods.
 pub fn scale_down(plan: Plan) -> impl FnMut() -> u64 {
-    let (cluster, mut driver) = (plan.build(), Driver::<Sync>::default());
+    let (cluster, mut driver) = (plan.build(), Driver::<ReplicaSetSync>::default());
     move || {
         let key = black_box(cluster.keys[0]);
         let mut deleted = 0;
@@ -119,7 +119,7 @@ fn created_by_the_server(count: usize, cluster: &Cluster) -> Vec<Arc<Pod>> {
 }
 
 /// Takes the Events, and drops the expectations.
-fn forget(cluster: &Cluster, sync: &mut Sync) -> u64 {
+fn forget(cluster: &Cluster, sync: &mut ReplicaSetSync) -> u64 {
     let events = sync.take_events().count();
     cluster.controller.expectations().delete(cluster.keys[0]);
     events as u64

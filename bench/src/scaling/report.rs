@@ -23,7 +23,7 @@ pub struct Report {
     #[serde(default)]
     pub paired: Option<Paired>,
     /// Measured with it.
-    pub counts: Option<Counts>,
+    pub counts: Option<CountReport>,
 }
 
 /// The origin of figures.
@@ -97,7 +97,7 @@ pub struct EngineRun {
 
 /// The counts.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub struct Counts {
+pub struct CountReport {
     /// The origin of the counts.
     pub source: Source,
     /// The counts by subject and number of threads.
@@ -157,7 +157,7 @@ impl Report {
     /// Renders the report for a reader.
     pub fn markdown(&self) -> String {
         let throughput = self.throughput.as_ref().map(Throughput::markdown);
-        let counts = self.counts.as_ref().map(Counts::markdown);
+        let counts = self.counts.as_ref().map(CountReport::markdown);
         let paired = self.paired.as_ref().map(Paired::markdown);
         let parts = [throughput, paired, counts].into_iter().flatten();
         String::from("# Scaling\n") + &parts.collect::<String>()
@@ -247,7 +247,7 @@ impl Throughput {
     }
 }
 
-impl Counts {
+impl CountReport {
     fn markdown(&self) -> String {
         let rows = join(&self.rows, |row| {
             let count = row.per_event;
@@ -298,7 +298,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("scaling.json");
         let mut report = Report::read(&path);
-        report.counts = Some(Counts::default());
+        report.counts = Some(CountReport::default());
         report.write(folder.path()).unwrap();
         let mut again = Report::read(&path);
         assert!(again.counts.is_some() && again.throughput.is_none());

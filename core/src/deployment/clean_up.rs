@@ -8,9 +8,9 @@ use podstorm_runtime::driver::SyncFailure;
 use podstorm_objects::{Kind, ReplicaSet};
 
 use super::find_new::by_revision;
-use super::sync::{Set, Sets, Sync, SyncStep};
+use super::sync::{DeploymentSync, Set, Sets, SyncStep};
 
-impl Sync<'_> {
+impl DeploymentSync<'_> {
     pub(super) async fn clean_up(&self, sets: &Sets) -> Result<(), SyncFailure> {
         let limit = self.deployment.spec.revision_history_limit;
         let Some(limit) = limit.filter(|limit| *limit != i32::MAX) else {

@@ -18,12 +18,12 @@ use super::conditions::{
 use super::limits::REVISION_HISTORY_BYTES_MAX;
 use super::revisions::set_annotations;
 use super::sizes::new_replica_set_size;
-use super::sync::{Set, Sets, Sync, SyncStep};
+use super::sync::{DeploymentSync, Set, Sets, SyncStep};
 use crate::template::{
     HASH_LABEL, TemplateForm, pod_template_hash, replica_set_name, same_template, with_hash_label,
 };
 
-impl Sync<'_> {
+impl DeploymentSync<'_> {
     /// Returns all ReplicaSets after updating the newest one. If there is none and `creates` is
     /// set, creates it. Every call starts from the ReplicaSets that the sync claimed, as upstream
     /// does.

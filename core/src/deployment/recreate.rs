@@ -6,9 +6,9 @@ use podstorm_objects::{Kind, PodPhase};
 use podstorm_runtime::driver::SyncFailure;
 
 use super::status::is_complete;
-use super::sync::{Sets, Sync, SyncStep};
+use super::sync::{DeploymentSync, Sets, SyncStep};
 
-impl Sync<'_> {
+impl DeploymentSync<'_> {
     pub(super) async fn recreate(&mut self) -> Result<(), SyncFailure> {
         let mut sets = self.sync_revision(false).await?;
         let mut shrunk = false;

@@ -11,10 +11,10 @@ use podstorm_runtime::driver::SyncFailure;
 
 use super::annotations::{ROLLBACK_TO, is_copied};
 use super::find_new::{last_revision, readable_revision};
-use super::sync::{Set, Sync, SyncStep};
+use super::sync::{DeploymentSync, Set, SyncStep};
 use crate::template::{TemplateForm, without_hash_label};
 
-impl Sync<'_> {
+impl DeploymentSync<'_> {
     /// Returns the revision to roll back to; 0 is the previous one.
     pub(super) fn rollback_revision(&self) -> Option<i64> {
         let annotations = &self.deployment.metadata.annotations;

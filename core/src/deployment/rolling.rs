@@ -8,9 +8,9 @@ use podstorm_runtime::driver::SyncFailure;
 
 use super::sizes::{max_unavailable, new_replica_set_size};
 use super::status::is_complete;
-use super::sync::{Set, Sets, Sync, SyncStep};
+use super::sync::{DeploymentSync, Set, Sets, SyncStep};
 
-impl Sync<'_> {
+impl DeploymentSync<'_> {
     pub(super) async fn roll(&mut self) -> Result<(), SyncFailure> {
         let sets = self.sync_revision(true).await?;
         let new = sets.new.clone();

@@ -12,9 +12,9 @@ use podstorm_runtime::driver::SyncFailure;
 use super::annotations::DESIRED_REPLICAS;
 use super::proportions::{ScaleMode, scale_plan};
 use super::revisions::{set_sizes, size_annotation, size_annotations};
-use super::sync::{Set, Sets, Sync, SyncStep};
+use super::sync::{DeploymentSync, Set, Sets, SyncStep};
 
-impl Sync<'_> {
+impl DeploymentSync<'_> {
     /// Reports whether an active ReplicaSet was last sized for another size of the Deployment.
     pub(super) fn is_scaling_event(&self, sets: &Sets) -> bool {
         let replicas = self.deployment.replicas();

@@ -15,7 +15,7 @@ use super::conditions::{
     TIMED_OUT, UPDATED, condition, find, is_set, progress_deadline, progressing_is, remove, set,
 };
 use super::sizes::max_unavailable;
-use super::sync::{Sets, Sync, SyncStep};
+use super::sync::{DeploymentSync, Sets, SyncStep};
 
 const NS_PER_SECOND: i64 = 1_000_000_000;
 
@@ -39,7 +39,7 @@ fn is_progressing(old: &DeploymentStatus, new: &DeploymentStatus) -> bool {
         || new.available_replicas > old.available_replicas
 }
 
-impl Sync<'_> {
+impl DeploymentSync<'_> {
     /// Computes the status from the ReplicaSets. Of the conditions only `Available` is updated.
     fn status_of(&self, sets: &Sets) -> DeploymentStatus {
         let deployment = &*self.deployment;

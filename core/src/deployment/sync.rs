@@ -103,7 +103,7 @@ impl SyncStep {
 }
 
 /// A sync in progress.
-pub(super) struct Sync<'a> {
+pub(super) struct DeploymentSync<'a> {
     pub(super) shared: &'a Shared,
     pub(super) calls: &'a Calls,
     pub(super) key: KeyId,
@@ -125,7 +125,7 @@ pub(super) async fn run(shared: Arc<Shared>, key: KeyId, calls: Calls) -> Result
     let Some(cached) = shared.caches.deployments.get(key) else {
         return Ok(End::Forget);
     };
-    let mut sync = Sync {
+    let mut sync = DeploymentSync {
         shared: &shared,
         calls: &calls,
         key,
@@ -139,7 +139,7 @@ pub(super) async fn run(shared: Arc<Shared>, key: KeyId, calls: Calls) -> Result
     Ok(End::Forget)
 }
 
-impl Sync<'_> {
+impl DeploymentSync<'_> {
     async fn run(&mut self) -> Result<(), SyncFailure> {
         let spec = &self.as_read.object.spec;
         if spec.selector.as_deref() == Some(&LabelSelector::default()) {

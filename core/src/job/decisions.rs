@@ -17,7 +17,7 @@ use super::end::HitKind;
 use super::manage::Plan;
 use super::pod::{JobPod, PodFacts, terminations};
 use super::policies::{FailureAction, MetRule};
-use super::sync::Sync;
+use super::sync::JobSync;
 use super::{Controller, ControllerOptions, Remembered};
 
 pub use super::manage::RemovalRule;
@@ -56,7 +56,7 @@ pub struct Decisions {
     /// The end of the Job, if the Job has finished or finishes now.
     pub end: Option<End>,
     /// The change to the pods. Without effect if the Job is skipped or has an end.
-    pub step: Step,
+    pub step: PlannedChange,
     /// The failed pods, in the order of the list.
     pub failures: Vec<FailedPod>,
     /// The pods that are created again after failures, earliest first.
@@ -91,7 +91,7 @@ pub struct End {
 
 /// The change that a sync makes to the pods.
 #[derive(Clone, Debug)]
-pub enum Step {
+pub enum PlannedChange {
     /// Delete these pods, in this order.
     Delete(Vec<(Arc<Pod>, RemovalRule)>),
     /// Create pods.
@@ -156,7 +156,7 @@ pub fn decide(job: &Arc<DynamicObject>, pods: &[Arc<Pod>], now: Now) -> Decision
     let job = Arc::new(CachedJob::derive(Arc::clone(job), key, None, &()));
     let calls = Calls::at(now);
     let remembered = Remembered::default();
-    let mut sync = Sync::new(&controller.0, &calls, key, job, remembered);
+    let mut sync = JobSync::new(&controller.0, &calls, key, job, remembered);
     sync.pods = claimed(&sync.job, pods);
     sync.failures = record(&sync);
     sync.judge(now);
@@ -170,11 +170,11 @@ pub fn decide(job: &Arc<DynamicObject>, pods: &[Arc<Pod>], now: Now) -> Decision
         Plan::Delete(removed) => {
             let removed = removed.into_iter();
             let pod = |place: usize| Arc::clone(&sync.pods[place].pod);
-            Step::Delete(removed.map(|(place, rule)| (pod(place), rule)).collect())
+            PlannedChange::Delete(removed.map(|(place, rule)| (pod(place), rule)).collect())
         }
-        Plan::Create { count, indexes } => Step::Create { count, indexes },
-        Plan::Wait { left_ns, indexes } => Step::Wait { left_ns, indexes },
-        Plan::Nothing => Step::Nothing,
+        Plan::Create { count, indexes } => PlannedChange::Create { count, indexes },
+        Plan::Wait { left_ns, indexes } => PlannedChange::Wait { left_ns, indexes },
+        Plan::Nothing => PlannedChange::Nothing,
     };
     let spec = &sync.job.spec;
     Decisions {
@@ -220,7 +220,7 @@ fn claimed(job: &CachedJob, pods: &[Arc<Pod>]) -> Vec<JobPod> {
 }
 
 /// Returns the failure record of the pods already counted.
-fn record(sync: &Sync<'_>) -> Failures {
+fn record(sync: &JobSync<'_>) -> Failures {
     let counted = || sync.pods.iter().filter(|pod| !pod.is_tracked);
     let ended = |phase: PodPhase| -> Vec<i64> {
         let ended = counted().filter(|pod| pod.phase == phase);
@@ -239,7 +239,7 @@ fn skipped(job: &CachedJob) -> Option<Skipped> {
     (job.spec.mode == Some(CompletionMode::Unknown)).then_some(Skipped::UnknownMode)
 }
 
-impl Sync<'_> {
+impl JobSync<'_> {
     /// Returns the end of the Job, if the Job has finished or finishes now.
     fn end_of(&self) -> Option<End> {
         let hit = self.hit.clone().or_else(|| self.completion())?;

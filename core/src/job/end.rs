@@ -10,7 +10,7 @@ use super::indexes::Indexes;
 use super::pod::restarts;
 use super::policies::FailureAction;
 use super::status::Reason;
-use super::sync::Sync;
+use super::sync::JobSync;
 
 /// The condition that finishes a Job, with its reason.
 #[derive(Clone, Debug)]
@@ -46,7 +46,7 @@ fn failure(reason: &str, message: &str) -> Option<Hit> {
     Some(Hit::new(HitKind::FailureTarget, reason, message))
 }
 
-impl Sync<'_> {
+impl JobSync<'_> {
     /// Returns the condition that finishes the Job, apart from its indexes.
     pub(super) fn evaluate(&self) -> Option<Hit> {
         let conditions = &self.status.conditions;

@@ -7,7 +7,7 @@ use podstorm_runtime::driver::SyncFailure;
 use super::backoff::{Failures, finish_ns};
 use super::indexes::Indexes;
 use super::pod::Rank;
-use super::sync::Sync;
+use super::sync::JobSync;
 
 /// The change that a sync makes to reach the parallelism. It creates or deletes pods, never both.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -52,7 +52,7 @@ impl RemovalRule {
     }
 }
 
-impl Sync<'_> {
+impl JobSync<'_> {
     /// Creates or deletes pods, never both in one sync.
     pub(super) async fn manage(&mut self) -> Result<(), SyncFailure> {
         let plan = self.plan();

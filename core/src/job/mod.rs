@@ -46,7 +46,7 @@ use std::sync::Arc;
 use podstorm_objects::{DynamicObject, Kind, Now, ObjectMeta, Pod, Str, Uid};
 use podstorm_runtime::consistency::ConsistencyStore;
 use podstorm_runtime::driver::{AsyncWorkload, Calls, Steps};
-use podstorm_runtime::expectations::{Counts, Expectations};
+use podstorm_runtime::expectations::{Expectations, ExpectedCounts};
 use podstorm_runtime::informer::Informers;
 use podstorm_runtime::intern::{KeyId, ObjectKey};
 use podstorm_runtime::key_states::KeyStates;
@@ -206,7 +206,7 @@ impl Controller {
 
     /// Returns the counters of expected creations and deletions, or `None` if nothing was ever
     /// expected.
-    pub fn expected(&self, key: KeyId) -> Option<Counts> {
+    pub fn expected(&self, key: KeyId) -> Option<ExpectedCounts> {
         self.0.expectations.counts(key)
     }
 

@@ -10,7 +10,7 @@ use podstorm_runtime::driver::{SyncFailure, join_all};
 use super::indexes::indexed_name_prefix;
 use super::pod::{COMPLETION_INDEX, FAILURE_COUNT, IGNORED_FAILURE_COUNT};
 use super::policies::FailureAction;
-use super::sync::Sync;
+use super::sync::JobSync;
 use super::tracking::REMOVE_FINALIZER;
 
 /// The result of deleting a pod.
@@ -22,7 +22,7 @@ struct Deletion {
     error: Option<String>,
 }
 
-impl Sync<'_> {
+impl JobSync<'_> {
     /// Creates `count` pods in batches of 1, 2, 4, …; for an indexed Job, the pods of these
     /// indexes.
     pub(super) async fn create_pods(

@@ -26,7 +26,7 @@ use super::status::JobStatus;
 use super::{Remembered, SECOND_NS, Shared};
 
 /// A sync in progress.
-pub(super) struct Sync<'a> {
+pub(super) struct JobSync<'a> {
     pub(super) shared: &'a Shared,
     pub(super) calls: &'a Calls,
     pub(super) key: KeyId,
@@ -114,7 +114,7 @@ pub(super) async fn run(shared: Arc<Shared>, key: KeyId, calls: Calls) -> Result
         return Ok(End::Forget);
     }
     let began = calls.now();
-    let mut sync = Sync::new(&shared, &calls, key, job, remembered);
+    let mut sync = JobSync::new(&shared, &calls, key, job, remembered);
     let done = sync.steps().await;
     if let Some(mode) = sync.job.spec.mode_label() {
         let taken_ns = calls.now().mono_ns - began.mono_ns;
@@ -124,7 +124,7 @@ pub(super) async fn run(shared: Arc<Shared>, key: KeyId, calls: Calls) -> Result
     done.map(|()| End::Forget)
 }
 
-impl<'a> Sync<'a> {
+impl<'a> JobSync<'a> {
     /// Creates a sync that has not read any pod yet.
     pub(super) fn new(
         shared: &'a Shared,
@@ -132,8 +132,8 @@ impl<'a> Sync<'a> {
         key: KeyId,
         job: Arc<CachedJob>,
         remembered: Remembered,
-    ) -> Sync<'a> {
-        Sync {
+    ) -> JobSync<'a> {
+        JobSync {
             shared,
             calls,
             key,

@@ -16,12 +16,12 @@ use super::indexes::Indexes;
 use super::pod::{JobPod, TRACKING_FINALIZER};
 use super::policies::FailureAction;
 use super::status::Uncounted;
-use super::sync::Sync;
+use super::sync::JobSync;
 
 /// The patch that removes the tracking finalizer.
 pub(super) const REMOVE_FINALIZER: Patch = Patch::RemoveFinalizer(TRACKING_FINALIZER);
 
-impl Sync<'_> {
+impl JobSync<'_> {
     /// Counts the ended pods and writes the status as often as this requires.
     pub(super) async fn track(&mut self) -> Result<(), SyncFailure> {
         for pod in &mut self.pods {

@@ -13,7 +13,7 @@ use podstorm_runtime::driver::{Calls, SyncFailure, join_all};
 use podstorm_runtime::workqueue::End;
 
 use super::health::{self, Look, Ready, Renewal};
-use super::zones::{Change, Counts, Zone, ZoneName, judge, zone_of};
+use super::zones::{Change, ReadyCounts, Zone, ZoneName, judge, zone_of};
 use super::{LEASES, Shared, node_of, pods, taints};
 use crate::node;
 
@@ -40,7 +40,7 @@ pub(super) async fn run(shared: Arc<Shared>, calls: Calls) -> Result<End, SyncFa
     )
     .await;
     let looks = join_all(nodes.iter().map(|node| look_at(&shared, &calls, node))).await;
-    let mut counts: BTreeMap<ZoneName, Counts> = BTreeMap::new();
+    let mut counts: BTreeMap<ZoneName, ReadyCounts> = BTreeMap::new();
     for (node, look) in nodes.iter().zip(&looks) {
         let Some(look) = look else { continue };
         if node.metadata.labels.get(EXCLUDED).is_none() {

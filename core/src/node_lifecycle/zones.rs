@@ -45,14 +45,14 @@ pub(super) enum Mode {
 
 /// The numbers of nodes that count in a zone.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Counts {
+pub(super) struct ReadyCounts {
     pub(super) ready: i64,
     pub(super) not_ready: i64,
 }
 
-impl Counts {
+impl ReadyCounts {
     fn mode(self, options: &Options) -> Mode {
-        let Counts { ready, not_ready } = self;
+        let ReadyCounts { ready, not_ready } = self;
         let many = || {
             let wanted = options.unhealthy_share.saturating_mul(ready + not_ready);
             not_ready.saturating_mul(1_000_000) >= wanted
@@ -191,7 +191,7 @@ pub(super) enum Change {
 /// counts.
 pub(super) fn judge(
     zones: &mut BTreeMap<ZoneName, Zone>,
-    counts: &BTreeMap<ZoneName, Counts>,
+    counts: &BTreeMap<ZoneName, ReadyCounts>,
     options: &Options,
     now_ns: i64,
 ) -> Change {
@@ -248,7 +248,7 @@ mod tests {
             (46, 55, Mode::Normal, 100_000),
             (45, 55, Mode::Partial, 10_000),
         ] {
-            let counts = Counts { ready, not_ready };
+            let counts = ReadyCounts { ready, not_ready };
             assert_eq!(counts.mode(&options), mode, "{counts:?}");
             assert_eq!(counts.rate(mode, &options), rate, "{counts:?}");
         }
@@ -320,14 +320,14 @@ mod tests {
                 zones
                     .entry(name(zone))
                     .or_insert_with(|| Zone::new(&options));
-                (name(zone), Counts { ready, not_ready })
+                (name(zone), ReadyCounts { ready, not_ready })
             });
             let found = judge(&mut zones, &BTreeMap::from(counts), &options, 0);
             assert_eq!(found, change, "{first:?} {second:?}");
             let found: Vec<i64> = zones.values().map(|zone| zone.limiter.rate).collect();
             assert_eq!(found, rates, "{first:?} {second:?}");
         }
-        let only = BTreeMap::from([(name("b"), Counts::default())]);
+        let only = BTreeMap::from([(name("b"), ReadyCounts::default())]);
         assert_eq!(judge(&mut zones, &only, &options, 0), Change::Nothing);
         assert_eq!(zones.len(), 1, "a zone without nodes is forgotten");
     }

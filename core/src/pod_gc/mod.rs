@@ -66,11 +66,11 @@ struct State {
     /// Whether the first round was queued.
     is_started: bool,
     /// The numbers of deletions, by the pod's namespace and the reason.
-    counts: BTreeMap<(Str, Reason), Counts>,
+    counts: BTreeMap<(Str, Reason), DeletionCounts>,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
-struct Counts {
+struct DeletionCounts {
     deleted: u64,
     failed: u64,
 }
@@ -163,7 +163,7 @@ impl AsyncWorkload for Controller {
 
     fn families(&self) -> Vec<Family> {
         let counts = self.0.lock().counts.clone();
-        let family = |name, help, value: fn(&Counts) -> u64| {
+        let family = |name, help, value: fn(&DeletionCounts) -> u64| {
             let series = counts
                 .iter()
                 .map(|((namespace, reason), counts)| Series {

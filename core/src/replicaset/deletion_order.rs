@@ -7,7 +7,7 @@ use podstorm_objects::{Now, Pod, SelectorError};
 
 use super::owners::Owner;
 use super::scale::matching_sets;
-use super::{Controller, Sync};
+use super::{Controller, ReplicaSetSync};
 use crate::ranking::{Candidate, RankFields, RankOptions, Ranker, has_same_key, order_segments};
 
 /// A ranked pod.
@@ -63,7 +63,7 @@ impl Controller {
     pub fn deletion_order(&self, owner: &Owner, now: Now) -> Result<DeletionOrder, SelectorError> {
         let selector = owner.selector.as_ref().map_err(Clone::clone)?;
         let deleting = owner.object.metadata.is_deleting();
-        let mut sync = Sync::default();
+        let mut sync = ReplicaSetSync::default();
         self.count_related(owner, &mut sync);
         let related = &sync.to_delete.related;
         let rank = |fields: &RankFields| match fields.is_scheduled() {

@@ -14,7 +14,7 @@ use podstorm_runtime::informer::AnyInformer;
 use podstorm_runtime::intern::KeyId;
 
 use super::as_replica_set;
-use super::{Controller, ControllerOptions, Outcome, Sync};
+use super::{Controller, ControllerOptions, Outcome, ReplicaSetSync};
 use crate::cache::{Delta, PodCache};
 use crate::policy::Behaviour;
 
@@ -35,7 +35,7 @@ pub(super) struct Harness {
     /// The informer of the owners.
     pub(super) owners: Arc<dyn AnyInformer>,
     pub(super) cache: Arc<PodCache>,
-    pub(super) driver: Driver<Sync>,
+    pub(super) driver: Driver<ReplicaSetSync>,
     pub(super) key: KeyId,
     pub(super) now: Now,
     pub(super) server: Server,

@@ -17,7 +17,7 @@
 //! * `adapter`: ReplicationControllers as ReplicaSets; `deletion_order`: the pods that a sync would
 //!   delete, in order, for explanations.
 //!
-//! This module does no I/O and reads no clock. A driver carries out the requests of a [`Sync`] and
+//! This module does no I/O and reads no clock. A driver carries out the requests of a [`ReplicaSetSync`] and
 //! passes it the answers; see [`Controller::begin`].
 //!
 //! # Locks
@@ -74,7 +74,7 @@ pub use podstorm_runtime::driver::Step;
 pub use row::{
     POD_DELETION_COST, ReplicaSets, ReplicationControllers, STALE_CONSISTENCY, TERMINATING_REPLICAS,
 };
-pub use sync::{Outcome, Sync, SyncError, SyncErrorClass};
+pub use sync::{Outcome, ReplicaSetSync, SyncError, SyncErrorClass};
 
 /// Configuration of a [`Controller`].
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -217,7 +217,7 @@ impl Controller {
 }
 
 impl Workload for Controller {
-    type Sync = Sync;
+    type Sync = ReplicaSetSync;
 
     fn name(&self, _: usize, key: KeyId) -> ObjectKey {
         self.owners.name(key)
@@ -246,12 +246,12 @@ impl Workload for Controller {
     }
 
     #[inline]
-    fn begin(&self, _: usize, key: KeyId, sync: &mut Sync, now: Now) -> Step {
+    fn begin(&self, _: usize, key: KeyId, sync: &mut ReplicaSetSync, now: Now) -> Step {
         Controller::begin(self, key, sync, now)
     }
 
     #[inline]
-    fn resume(&self, sync: &mut Sync, now: Now) -> Step {
+    fn resume(&self, sync: &mut ReplicaSetSync, now: Now) -> Step {
         Controller::resume(self, sync, now)
     }
 }

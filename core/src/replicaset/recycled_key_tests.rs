@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{Controller, ControllerOptions, Step, Sync};
+use super::{Controller, ControllerOptions, ReplicaSetSync, Step};
 use crate::cache::{Delta, PodCache};
 use crate::policy::Behaviour;
 use podstorm_objects::{AnyObject, Kind, Now, ReplicaSet, Uid};
@@ -39,7 +39,7 @@ fn at(seconds: i64) -> Now {
 /// Takes and syncs every waiting key.
 fn work(controller: &Controller, now: Now) {
     controller.queue().fire_due(now.mono_ns);
-    let mut sync = Sync::default();
+    let mut sync = ReplicaSetSync::default();
     while let Take::Key(key) = controller.queue().try_take(now.mono_ns) {
         assert_eq!(controller.begin(key, &mut sync, now), Step::Finished);
         controller.queue().finish(key, sync.end(), now.mono_ns);

@@ -11,7 +11,7 @@ use smallvec::SmallVec;
 use super::owners::{Owner, related_selectors};
 use super::reconcile::{StatusCounts, availability_cutoff};
 use super::sync::PodCounts;
-use super::{Controller, Sync};
+use super::{Controller, ReplicaSetSync};
 use crate::cache::{Member, Members, OwnedPods, Totals};
 use crate::ranking::{NodeCounts, RankFields, RankOptions, Ranker};
 
@@ -61,7 +61,7 @@ impl Controller {
         &self,
         owner: &Owner,
         selector: &Selector,
-        sync: &mut Sync,
+        sync: &mut ReplicaSetSync,
         now: Now,
     ) -> Option<Vec<Arc<Pod>>> {
         let deleting = owner.object.metadata.is_deleting();
@@ -191,7 +191,7 @@ impl Controller {
         &self,
         owner: &Owner,
         claimed: &[Arc<Pod>],
-        sync: &mut Sync,
+        sync: &mut ReplicaSetSync,
         now: Now,
     ) {
         let spec = &owner.object.spec;
@@ -258,7 +258,7 @@ impl Controller {
     }
 
     /// Recounts the available pods for a `minReadySeconds` other than the one `count_pods` used.
-    pub(super) fn recount_available(&self, owner: &Owner, sync: &mut Sync, cutoff: Time) {
+    pub(super) fn recount_available(&self, owner: &Owner, sync: &mut ReplicaSetSync, cutoff: Time) {
         if !sync.to_delete.claimed_pods.is_empty() {
             return; // The claim collected all times.
         }
@@ -318,7 +318,7 @@ impl Controller {
     /// Counts, by node, the active pods that match the selector of any sibling. The siblings are
     /// the owners with the same controller, this owner included. Without a controller nothing is
     /// counted, except this owner's own pods in the hardened behaviour.
-    pub(super) fn count_related(&self, owner: &Owner, sync: &mut Sync) {
+    pub(super) fn count_related(&self, owner: &Owner, sync: &mut ReplicaSetSync) {
         let PodsToDelete {
             related,
             selectors,

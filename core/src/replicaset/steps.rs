@@ -14,12 +14,12 @@ use super::Controller;
 use super::Step;
 use super::hardened::CreateFailure;
 use super::owners::Owner;
-use super::sync::{Outcome, Sync, SyncError, SyncErrorClass, SyncStage};
+use super::sync::{Outcome, ReplicaSetSync, SyncError, SyncErrorClass, SyncStage};
 
 impl Controller {
     /// Begins the sync of a key from the queue. A [`Driver`](podstorm_runtime::driver::Driver)
     /// returns the key.
-    pub fn begin(&self, key: KeyId, sync: &mut Sync, now: Now) -> Step {
+    pub fn begin(&self, key: KeyId, sync: &mut ReplicaSetSync, now: Now) -> Step {
         sync.reset(key);
         let rules = &self.guard.rules;
         if rules.every_write {
@@ -40,7 +40,7 @@ impl Controller {
     /// Always inlined: the hardened behaviour is a second caller, and without inlining every idle
     /// sync would pay for a call.
     #[inline(always)]
-    pub(super) fn begin_after_gate(&self, sync: &mut Sync, now: Now) -> Step {
+    pub(super) fn begin_after_gate(&self, sync: &mut ReplicaSetSync, now: Now) -> Step {
         let key = sync.key;
         let Some(owner) = self.owners.get(key) else {
             if self.guard.rules.keeps_records {
@@ -56,7 +56,13 @@ impl Controller {
     /// Ends a step. Runs the end of a finished sync; stores the owner in a sync that waits for
     /// answers.
     #[inline]
-    fn conclude_step(&self, mut step: Step, owner: Arc<Owner>, sync: &mut Sync, now: Now) -> Step {
+    fn conclude_step(
+        &self,
+        mut step: Step,
+        owner: Arc<Owner>,
+        sync: &mut ReplicaSetSync,
+        now: Now,
+    ) -> Step {
         if step == Step::Finished {
             step = self.before_end(sync, now);
         }
@@ -68,7 +74,7 @@ impl Controller {
 
     /// Always inlined, like `begin_after_gate`.
     #[inline(always)]
-    fn begin_with(&self, owner: &Arc<Owner>, sync: &mut Sync, now: Now) -> Step {
+    fn begin_with(&self, owner: &Arc<Owner>, sync: &mut ReplicaSetSync, now: Now) -> Step {
         // Read before any pod, so the cache contains the events that the expectations have counted.
         let satisfied = self.expectations.satisfied(sync.key, now.mono_ns);
         let Ok(selector) = &owner.selector else {
@@ -109,7 +115,7 @@ impl Controller {
     ///
     /// # Panics
     /// Panics if a request has no answer or the sync is over.
-    pub fn resume(&self, sync: &mut Sync, now: Now) -> Step {
+    pub fn resume(&self, sync: &mut ReplicaSetSync, now: Now) -> Step {
         if sync.stage == SyncStage::ReadingFence {
             return self.begin_after_fence(sync, now);
         }
@@ -120,14 +126,14 @@ impl Controller {
     }
 
     #[inline(never)]
-    fn begin_after_fence(&self, sync: &mut Sync, now: Now) -> Step {
+    fn begin_after_fence(&self, sync: &mut ReplicaSetSync, now: Now) -> Step {
         match self.fence_read(sync) {
             Some(stopped) => stopped,
             None => self.begin_after_gate(sync, now),
         }
     }
 
-    fn resume_with(&self, owner: &Arc<Owner>, sync: &mut Sync, now: Now) -> Step {
+    fn resume_with(&self, owner: &Arc<Owner>, sync: &mut ReplicaSetSync, now: Now) -> Step {
         match sync.stage {
             SyncStage::Finished | SyncStage::ReadingFence => {
                 panic!("a finished sync can't be resumed")
@@ -173,7 +179,7 @@ impl Controller {
         i64::try_from(self.options.burst_replicas).unwrap_or(i64::MAX)
     }
 
-    fn continue_claim(&self, owner: &Arc<Owner>, sync: &mut Sync, now: Now) -> Step {
+    fn continue_claim(&self, owner: &Arc<Owner>, sync: &mut ReplicaSetSync, now: Now) -> Step {
         let claim = sync.claim.as_mut().expect("a claim is in progress");
         match claim.step() {
             ClaimStep::ReadOwner => {
@@ -212,7 +218,7 @@ impl Controller {
     }
 
     /// Creates missing pods or deletes surplus pods if this sync may.
-    fn scale(&self, owner: &Arc<Owner>, sync: &mut Sync, now: Now) -> Step {
+    fn scale(&self, owner: &Arc<Owner>, sync: &mut ReplicaSetSync, now: Now) -> Step {
         let missing = i64::from(owner.object.replicas()) - i64::from(sync.counts.status.replicas);
         if !sync.may_scale || missing == 0 {
             return self.update_status(owner, sync, now);
@@ -236,7 +242,7 @@ impl Controller {
         let names = sync.to_delete.names().iter().cloned();
         self.expectations
             .expect_deletions(sync.key, names, now.mono_ns);
-        let Sync {
+        let ReplicaSetSync {
             requests,
             to_delete,
             ..
@@ -255,7 +261,7 @@ impl Controller {
         sync.await_answers(SyncStage::Deleting)
     }
 
-    fn create_batch(&self, owner: &Arc<Owner>, sync: &mut Sync, now: Now) -> Step {
+    fn create_batch(&self, owner: &Arc<Owner>, sync: &mut ReplicaSetSync, now: Now) -> Step {
         if self.must_end_burst(owner) {
             let missing = sync.creates_wanted - sync.slow_start.successes();
             let missing = i64::try_from(missing).expect("bursts are bounded");
@@ -278,12 +284,12 @@ impl Controller {
 
     /// Not inlined: a separate function keeps its loop in registers.
     #[inline(never)]
-    fn created(&self, owner: &Arc<Owner>, sync: &mut Sync, now: Now) -> Step {
+    fn created(&self, owner: &Arc<Owner>, sync: &mut ReplicaSetSync, now: Now) -> Step {
         let regarding = owner.reference(self.options.kind);
         sync.require_answers();
         self.record_creations(owner, sync);
         let mut first_error: Option<String> = None;
-        let Sync {
+        let ReplicaSetSync {
             key,
             requests,
             answers,
@@ -334,7 +340,7 @@ impl Controller {
 
     /// Records the newest version of the created pods. Skips pods that came back with a controller
     /// reference other than the one they were sent with.
-    fn record_creations(&self, owner: &Owner, sync: &Sync) {
+    fn record_creations(&self, owner: &Owner, sync: &ReplicaSetSync) {
         if !self.guard.rules.keeps_records {
             return;
         }
@@ -367,7 +373,7 @@ impl Controller {
     fn finish_creates(
         &self,
         owner: &Arc<Owner>,
-        sync: &mut Sync,
+        sync: &mut ReplicaSetSync,
         error: Option<String>,
         now: Now,
     ) -> Step {
@@ -383,11 +389,11 @@ impl Controller {
 
     /// Not inlined: a separate function keeps its loop in registers.
     #[inline(never)]
-    fn deleted(&self, owner: &Arc<Owner>, sync: &mut Sync, now: Now) -> Step {
+    fn deleted(&self, owner: &Arc<Owner>, sync: &mut ReplicaSetSync, now: Now) -> Step {
         let regarding = owner.reference(self.options.kind);
         sync.require_answers();
         let mut first_error: Option<String> = None;
-        let Sync {
+        let ReplicaSetSync {
             key,
             answers,
             answered,
@@ -426,7 +432,7 @@ impl Controller {
     }
 
     /// Notes that a failed write of unknown outcome may have been committed.
-    pub(super) fn note_failure(&self, error: &ApiError, kind: Kind, sync: &mut Sync) {
+    pub(super) fn note_failure(&self, error: &ApiError, kind: Kind, sync: &mut ReplicaSetSync) {
         if error.outcome_is_unknown() {
             sync.unknown.insert(kind);
         }

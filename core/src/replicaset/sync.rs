@@ -21,7 +21,7 @@ use super::scale::PodsToDelete;
 /// included. It starts in its final state; [`Controller::begin`](super::Controller::begin) begins a
 /// sync.
 #[derive(Debug, Default)]
-pub struct Sync {
+pub struct ReplicaSetSync {
     pub(super) key: KeyId,
     pub(super) stage: SyncStage,
     pub(super) outcome: Outcome,
@@ -126,15 +126,15 @@ pub enum SyncErrorClass {
     Status,
 }
 
-impl SyncState for Sync {
+impl SyncState for ReplicaSetSync {
     #[inline]
     fn requests(&self) -> &[Request] {
-        Sync::requests(self)
+        ReplicaSetSync::requests(self)
     }
 
     #[inline]
     fn answer(&mut self, index: usize, answer: Answer) {
-        Sync::answer(self, index, answer);
+        ReplicaSetSync::answer(self, index, answer);
     }
 
     #[inline]
@@ -178,7 +178,7 @@ impl SyncErrorClass {
     }
 }
 
-impl Sync {
+impl ReplicaSetSync {
     /// Returns the key being synced.
     pub fn key(&self) -> KeyId {
         self.key

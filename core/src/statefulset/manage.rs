@@ -13,7 +13,7 @@ use super::metrics::Gauges;
 use super::pod::Form;
 use super::pods::{SetPod, revision_number};
 use super::status::Status;
-use super::sync::{Errors, Forms, Sync};
+use super::sync::{Errors, Forms, StatefulSetSync};
 
 /// The maximum number of pods that a `Parallel` set works on concurrently.
 const BATCH_MAX: usize = 500;
@@ -53,7 +53,7 @@ impl<'p> Sorted<'p> {
     }
 }
 
-impl Sync<'_> {
+impl StatefulSetSync<'_> {
     /// Creates, updates and deletes pods, and counts the pods that existed before.
     pub(super) async fn manage(&self, forms: &Forms, status: &mut Status) -> Result<(), Errors> {
         let sorted = self.sorted();

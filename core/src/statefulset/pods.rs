@@ -11,7 +11,7 @@ use podstorm_runtime::driver::SyncFailure;
 use super::Shared;
 use super::cache::CachedSet;
 use super::identity::{REVISION_LABEL, identity_matches, is_member, ordinal_of, storage_matches};
-use super::sync::Sync;
+use super::sync::StatefulSetSync;
 
 /// The fields that the cache keeps for each pod of a StatefulSet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -205,7 +205,7 @@ impl Shared {
     }
 }
 
-impl Sync<'_> {
+impl StatefulSetSync<'_> {
     /// Finds the pods of the set; adopts and releases pods.
     pub(super) async fn claim_pods(&mut self) -> Result<(), SyncFailure> {
         let meta = &self.set.object.metadata;

@@ -12,7 +12,7 @@ use super::claims::{Owners, Policy};
 use super::identity::{claim_name, identity_matches, ordinal_of, storage_matches};
 use super::pod::{set_identity, set_storage};
 use super::spec::SetSpec;
-use super::sync::{Errors, Sync};
+use super::sync::{Errors, StatefulSetSync};
 
 /// The maximum number of attempts to write a pod that conflicts. Upstream pauses for some
 /// milliseconds in between; here a retry is immediate, because a sync has no timer.
@@ -26,7 +26,7 @@ enum Deed {
     Delete,
 }
 
-impl Sync<'_> {
+impl StatefulSetSync<'_> {
     /// Creates the claims of a pod, then the pod.
     pub(super) async fn create_pod(&self, pod: &Arc<Pod>) -> Result<(), Errors> {
         let spec = &self.set.spec.read;

@@ -29,7 +29,7 @@ const STATUS_WRITES_MAX: usize = 5;
 pub(super) type Errors = Vec<String>;
 
 /// A sync in progress.
-pub(super) struct Sync<'a> {
+pub(super) struct StatefulSetSync<'a> {
     pub(super) shared: &'a Shared,
     pub(super) calls: &'a Calls,
     pub(super) key: KeyId,
@@ -74,7 +74,7 @@ pub(super) async fn run(shared: Arc<Shared>, key: KeyId, calls: Calls) -> Result
     };
     let revisions = shared.revisions(&set);
     owner.adopt(&calls, &revisions).await?;
-    let mut sync = Sync {
+    let mut sync = StatefulSetSync {
         shared: &shared,
         calls: &calls,
         key,
@@ -89,7 +89,7 @@ pub(super) async fn run(shared: Arc<Shared>, key: KeyId, calls: Calls) -> Result
     Ok(End::Forget)
 }
 
-impl Sync<'_> {
+impl StatefulSetSync<'_> {
     /// Updates revisions, pods and status, and deletes surplus revisions even after a failure.
     async fn update(
         &self,

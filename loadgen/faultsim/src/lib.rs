@@ -32,7 +32,7 @@ pub mod verdict;
 pub mod workloads;
 
 pub use action::Action;
-pub use plan::{How, PlannedCluster, Step};
+pub use plan::{How, PlannedCluster, TimedAction};
 pub use play::play;
 pub use rows::{AnySchedule, SubjectRow, Subjects};
 pub use subject::{Schedule, Subject};

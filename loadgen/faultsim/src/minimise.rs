@@ -130,7 +130,7 @@ impl Search<'_> {
 mod tests {
     use super::super::action::Action;
     use super::super::draw::draw;
-    use super::super::plan::Step;
+    use super::super::plan::TimedAction;
     use super::*;
     use podstorm::replicaset::ReplicaSets;
     use podstorm_objects::Kind;
@@ -151,7 +151,9 @@ mod tests {
         let broken = Action::Break {
             stream: StreamKind::from_kind(Kind::POD),
         };
-        schedule.steps.insert(at, Step::of_user(at_ms, broken));
+        schedule
+            .steps
+            .insert(at, TimedAction::of_user(at_ms, broken));
         let broken = caught(&schedule, Behaviour::Upstream);
         let violation = broken.violation.expect("the watch is silent");
         let small = minimise(

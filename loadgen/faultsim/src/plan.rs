@@ -36,7 +36,7 @@ pub struct PlannedCluster {
 /// An action with its time.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
-pub struct Step<A> {
+pub struct TimedAction<A> {
     /// The time, ms from the beginning of the disturbed phase.
     pub at_ms: u32,
     /// The class of the fault; `None` for actions of users.
@@ -46,11 +46,11 @@ pub struct Step<A> {
     pub action: A,
 }
 
-impl<A> Step<A> {
+impl<A> TimedAction<A> {
     /// Returns an action of users at that time.
-    pub fn of_user(at_ms: u32, action: A) -> Step<A> {
+    pub fn of_user(at_ms: u32, action: A) -> TimedAction<A> {
         let class = None;
-        Step {
+        TimedAction {
             at_ms,
             class,
             action,

@@ -84,7 +84,7 @@ fn compared(cluster: &Cluster, spec: &Spec) -> Spec {
 }
 
 /// Returns the fields that `after` has and `before` lacks.
-fn added(cluster: &Cluster, before: &Spec, after: &Spec) -> Vec<Vec<Step>> {
+fn added(cluster: &Cluster, before: &Spec, after: &Spec) -> Vec<Vec<PathElement>> {
     let mut found = Vec::new();
     let mut path = vec![member("spec")];
     let is_deep = cluster.has_plugin(Plugin::ServiceAccount);
@@ -100,22 +100,22 @@ fn added(cluster: &Cluster, before: &Spec, after: &Spec) -> Vec<Vec<Step>> {
 type Spec = Map<String, Value>;
 
 /// A step in the path to a field, as `managedFields` write it.
-type Step = String;
+type PathElement = String;
 
-fn member(name: &str) -> Step {
+fn member(name: &str) -> PathElement {
     format!("f:{name}")
 }
 
-fn entry(keys: Map<String, Value>) -> Step {
+fn entry(keys: Map<String, Value>) -> PathElement {
     format!("k:{}", Value::Object(keys))
 }
 
 fn compare(
     before: &Spec,
     after: &Spec,
-    path: &mut Vec<Step>,
+    path: &mut Vec<PathElement>,
     is_deep: bool,
-    found: &mut Vec<Vec<Step>>,
+    found: &mut Vec<Vec<PathElement>>,
 ) {
     for (name, new) in after {
         path.push(member(name));
@@ -138,8 +138,8 @@ fn compare_lists(
     before: &[Value],
     after: &[Value],
     key: &str,
-    path: &mut Vec<Step>,
-    found: &mut Vec<Vec<Step>>,
+    path: &mut Vec<PathElement>,
+    found: &mut Vec<Vec<PathElement>>,
 ) {
     for (at, new) in after.iter().enumerate() {
         let mut keys = Map::new();

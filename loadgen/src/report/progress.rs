@@ -49,7 +49,7 @@ pub struct Bar {
     bar: ProgressBar,
     /// The number of the phase, and whether its target was known.
     phase: Option<(usize, bool)>,
-    counts: Counts,
+    counts: PhaseStart,
 }
 
 /// State of the plain lines: the time and content of the last one.
@@ -60,24 +60,24 @@ pub struct Lines {
     next_at: f64,
     /// The content of the last line; a line with the same content is not written.
     told: String,
-    counts: Counts,
+    counts: PhaseStart,
 }
 
 /// Pods created and deleted before the current phase.
 #[derive(Debug, Default)]
-struct Counts {
+struct PhaseStart {
     phase: Option<usize>,
     created: u64,
     deleted: u64,
 }
 
-impl Counts {
+impl PhaseStart {
     /// Describes the progress of the phase in this many columns: how many of its pods are done or,
     /// without a target, how many were created and deleted in it; then how many exist if
     /// `is_wanted`, and the waiting keys. Zeros and parts that do not fit are left out.
     fn told(&mut self, progress: &Progress<'_>, is_wanted: bool, columns: usize) -> String {
         if self.phase != Some(progress.phase_index) {
-            *self = Counts {
+            *self = PhaseStart {
                 phase: Some(progress.phase_index),
                 created: progress.created,
                 deleted: progress.deleted,
@@ -126,7 +126,7 @@ impl ProgressView {
             ProgressView::Bar(Mutex::new(Bar {
                 bar: ProgressBar::hidden(),
                 phase: None,
-                counts: Counts::default(),
+                counts: PhaseStart::default(),
             }))
         } else {
             let clock = RealClock::start();
@@ -135,7 +135,7 @@ impl ProgressView {
                 phase: None,
                 next_at: 0.0,
                 told: String::new(),
-                counts: Counts::default(),
+                counts: PhaseStart::default(),
             }))
         }
     }
@@ -319,7 +319,7 @@ mod tests {
             phase: None,
             next_at: 0.0,
             told: String::new(),
-            counts: Counts::default(),
+            counts: PhaseStart::default(),
         }
     }
 
@@ -355,7 +355,7 @@ mod tests {
 
     #[test]
     fn a_phase_without_a_target_shows_created_and_deleted_pods() {
-        let mut counts = Counts::default();
+        let mut counts = PhaseStart::default();
         let mut progress = Progress {
             total: 0,
             done: 0,
@@ -404,7 +404,7 @@ mod tests {
         let mut bar = Bar {
             bar: ProgressBar::hidden(),
             phase: None,
-            counts: Counts::default(),
+            counts: PhaseStart::default(),
         };
         let (message, phase) = bar.texts(&large);
         let columns = phase.chars().count() + message.len() + BAR + BESIDE_BAR;

@@ -2,7 +2,7 @@
 
 use podstorm_objects::Kind;
 
-use super::definition::{Create, Scenario, Step};
+use super::definition::{Create, Scenario, ScenarioStep};
 use crate::workloads::{self, Sizes};
 
 impl Scenario {
@@ -10,7 +10,7 @@ impl Scenario {
     pub(crate) fn creations(&self) -> Vec<(Kind, Create)> {
         let steps = self.steps().into_iter();
         let created = steps.filter_map(|step| match step {
-            Step::Create(kind, create) => Some((*kind, *create)),
+            ScenarioStep::Create(kind, create) => Some((*kind, *create)),
             _ => None,
         });
         created.collect()

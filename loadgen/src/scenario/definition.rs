@@ -143,7 +143,7 @@ pub struct Phase {
     /// The steps.
     #[serde(default)]
     #[schemars(schema_with = "step::schema")]
-    pub steps: Vec<Step>,
+    pub steps: Vec<ScenarioStep>,
     /// The end condition, checked after the steps.
     #[serde(default)]
     pub until: Until,
@@ -195,7 +195,7 @@ pub enum Until {
 /// A step of a scenario.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", remote = "Self")]
-pub enum Step {
+pub enum ScenarioStep {
     /// Creates the generated namespaces.
     CreateNamespaces,
     /// Creates the generated nodes.
@@ -498,16 +498,16 @@ pub struct Repeat {
     pub times: Size,
     /// The steps to repeat.
     #[schemars(schema_with = "step::schema")]
-    pub steps: Vec<Step>,
+    pub steps: Vec<ScenarioStep>,
 }
 
 impl Scenario {
     /// Returns every step of every phase; repeated steps appear once.
-    pub fn steps(&self) -> Vec<&Step> {
-        fn gather<'a>(steps: &'a [Step], all: &mut Vec<&'a Step>) {
+    pub fn steps(&self) -> Vec<&ScenarioStep> {
+        fn gather<'a>(steps: &'a [ScenarioStep], all: &mut Vec<&'a ScenarioStep>) {
             for step in steps {
                 all.push(step);
-                if let Step::Repeat(repeat) = step {
+                if let ScenarioStep::Repeat(repeat) = step {
                     gather(&repeat.steps, all);
                 }
             }
@@ -536,49 +536,49 @@ macro_rules! questions {
 
 questions! {
     /// Disturbs the connection of the controllers, which needs virtual time.
-    is_disturbed: Step::StallWatch(_) | Step::ReleaseWatch(_) | Step::RelistWatch(_)
-        | Step::LosePodEvents(_) | Step::LoseAnswers(_),
+    is_disturbed: ScenarioStep::StallWatch(_) | ScenarioStep::ReleaseWatch(_) | ScenarioStep::RelistWatch(_)
+        | ScenarioStep::LosePodEvents(_) | ScenarioStep::LoseAnswers(_),
     /// Lets nodes fail.
-    has_node_faults: Step::StopNodes(_) | Step::RestoreNodes | Step::DeleteNodes(_)
-        | Step::RejectPods(_) | Step::AcceptPods,
+    has_node_faults: ScenarioStep::StopNodes(_) | ScenarioStep::RestoreNodes | ScenarioStep::DeleteNodes(_)
+        | ScenarioStep::RejectPods(_) | ScenarioStep::AcceptPods,
     /// Creates budgets.
-    creates_budgets: Step::CreateBudgets(_),
+    creates_budgets: ScenarioStep::CreateBudgets(_),
     /// Evicts pods, for which budgets are tracked.
-    evicts_pods: Step::DrainNodes(_),
+    evicts_pods: ScenarioStep::DrainNodes(_),
     /// Rejects pods: without a startup latency this would loop without time passing.
-    rejects_pods: Step::RejectPods(_),
+    rejects_pods: ScenarioStep::RejectPods(_),
     /// Starts the controllers later, by a step.
-    starts_controllers: Step::StartController,
+    starts_controllers: ScenarioStep::StartController,
     /// Picks random pods.
-    picks_pods: Step::Churn(_) | Step::DeletePods(_) | Step::RelabelPods(_),
+    picks_pods: ScenarioStep::Churn(_) | ScenarioStep::DeletePods(_) | ScenarioStep::RelabelPods(_),
     /// Rolls out ReplicaSets.
-    rolls_out: Step::RollOut(_),
+    rolls_out: ScenarioStep::RollOut(_),
     /// Changes images, which needs Deployments.
-    sets_images: Step::SetImage(_),
+    sets_images: ScenarioStep::SetImage(_),
     /// Rolls out images that can't be pulled.
-    sets_unpullable_images: Step::SetImage(SetImage { unpullable: true, .. }),
+    sets_unpullable_images: ScenarioStep::SetImage(SetImage { unpullable: true, .. }),
     /// Creates workloads as parts of others.
-    creates_parts: Step::Create(_, Create { as_parts: true, .. }),
+    creates_parts: ScenarioStep::Create(_, Create { as_parts: true, .. }),
     /// Has steps about workloads that own pods and have no owner.
-    has_free_owners: Step::CreateOwnedPods | Step::CreateBarePods | Step::WriteStatuses
-        | Step::Recreate(_) | Step::Touch(_),
+    has_free_owners: ScenarioStep::CreateOwnedPods | ScenarioStep::CreateBarePods | ScenarioStep::WriteStatuses
+        | ScenarioStep::Recreate(_) | ScenarioStep::Touch(_),
     /// Creates pods and statuses as a controller would.
-    makes_pods: Step::CreateOwnedPods | Step::CreateBarePods | Step::WriteStatuses,
+    makes_pods: ScenarioStep::CreateOwnedPods | ScenarioStep::CreateBarePods | ScenarioStep::WriteStatuses,
     /// Selects workloads by number, or sets their numbers of pods.
-    numbers_workloads: Step::Scale(_) | Step::RollOut(_) | Step::CreateOwnedPods | Step::CreateBarePods
-        | Step::WriteStatuses | Step::Recreate(_) | Step::Touch(_) | Step::SetPodQuota(_)
-        | Step::DeleteNamespaces(_) | Step::LoseAnswers(_) | Step::Create(_, Create { as_parts: true, .. }),
+    numbers_workloads: ScenarioStep::Scale(_) | ScenarioStep::RollOut(_) | ScenarioStep::CreateOwnedPods | ScenarioStep::CreateBarePods
+        | ScenarioStep::WriteStatuses | ScenarioStep::Recreate(_) | ScenarioStep::Touch(_) | ScenarioStep::SetPodQuota(_)
+        | ScenarioStep::DeleteNamespaces(_) | ScenarioStep::LoseAnswers(_) | ScenarioStep::Create(_, Create { as_parts: true, .. }),
     /// Uses `--duration`.
-    uses_duration: Step::Churn(Churn { time: None, .. }),
+    uses_duration: ScenarioStep::Churn(Churn { time: None, .. }),
     /// Uses `--churn-rate`.
-    uses_churn_rate: Step::Churn(Churn { rate: None, .. }),
+    uses_churn_rate: ScenarioStep::Churn(Churn { rate: None, .. }),
     /// Uses `--burst`.
-    uses_burst: Step::Scale(Scale { replicas: Amount::Burst, .. })
-        | Step::Create(_, Create { replicas: Amount::Burst, .. }),
+    uses_burst: ScenarioStep::Scale(Scale { replicas: Amount::Burst, .. })
+        | ScenarioStep::Create(_, Create { replicas: Amount::Burst, .. }),
     /// Generates a cluster; otherwise it uses only the objects of `-f`.
-    generates_cluster: Step::Create(..) | Step::CreateBarePods,
+    generates_cluster: ScenarioStep::Create(..) | ScenarioStep::CreateBarePods,
     /// Creates the generated nodes by a step.
-    creates_nodes: Step::CreateNodes,
+    creates_nodes: ScenarioStep::CreateNodes,
     /// Loads the objects of `-f`.
-    loads_input: Step::LoadInput,
+    loads_input: ScenarioStep::LoadInput,
 }

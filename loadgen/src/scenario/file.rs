@@ -9,7 +9,7 @@ use std::sync::Arc;
 use podstorm_located::{Located, Mistake};
 use podstorm_objects::Kind;
 
-use super::definition::{Scenario, Step};
+use super::definition::{Scenario, ScenarioStep};
 use super::template::pod_template;
 use super::toml;
 use crate::gates;
@@ -301,14 +301,14 @@ fn check(scenario: &Scenario) -> Result<(), Breach> {
 }
 
 /// Returns the number of steps with repetitions expanded; `None` if they are nested too deep.
-fn count_steps(steps: &[Step], depth: u32) -> Option<u64> {
+fn count_steps(steps: &[ScenarioStep], depth: u32) -> Option<u64> {
     if depth > MAX_DEPTH {
         return None;
     }
     let mut count = 0u64;
     for step in steps {
         count = count.saturating_add(match step {
-            Step::Repeat(repeat) => {
+            ScenarioStep::Repeat(repeat) => {
                 count_steps(&repeat.steps, depth + 1)?.saturating_mul(repeat.times.0)
             }
             _ => 1,

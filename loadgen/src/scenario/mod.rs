@@ -21,8 +21,8 @@ mod toml;
 pub use amount::{Amount, Which};
 pub use definition::{
     Churn, Create, FullThreshold, Group, LoseAnswers, Phase, PodQuota, Repeat, RollOut, Scale,
-    Scenario, SetImage, SomeNamespaces, SomeOfThePods, SomePods, SomeWorkloads, Step, Stream,
-    ThresholdEntry, Until,
+    Scenario, ScenarioStep, SetImage, SomeNamespaces, SomeOfThePods, SomePods, SomeWorkloads,
+    Stream, ThresholdEntry, Until,
 };
 pub use file::ScenarioError;
 pub use load_shape::{LoadShape, Positive, TimeLimit};

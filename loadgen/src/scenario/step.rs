@@ -13,7 +13,7 @@ use serde::de::{
 use serde::ser::SerializeMap as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, forward_to_deserialize_any};
 
-use super::definition::{Create, Step};
+use super::definition::{Create, ScenarioStep};
 use crate::workloads;
 
 /// Returns the names of the steps that create objects, with the kinds.
@@ -26,10 +26,10 @@ fn name_of(kind: Kind) -> String {
     format!("create{}s", kind.name())
 }
 
-impl Serialize for Step {
+impl Serialize for ScenarioStep {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-        let Step::Create(kind, create) = self else {
-            return Step::serialize(self, to);
+        let ScenarioStep::Create(kind, create) = self else {
+            return ScenarioStep::serialize(self, to);
         };
         let mut map = to.serialize_map(Some(1))?;
         map.serialize_entry(&name_of(*kind), create)?;
@@ -37,26 +37,26 @@ impl Serialize for Step {
     }
 }
 
-impl<'de> Deserialize<'de> for Step {
-    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Step, D::Error> {
-        from.deserialize_enum("Step", other_names(), Steps)
+impl<'de> Deserialize<'de> for ScenarioStep {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<ScenarioStep, D::Error> {
+        from.deserialize_enum("ScenarioStep", other_names(), Steps)
     }
 }
 
 struct Steps;
 
 impl<'de> Visitor<'de> for Steps {
-    type Value = Step;
+    type Value = ScenarioStep;
 
     fn expecting(&self, f: &mut Formatter<'_>) -> fmt::Result {
         f.write_str("a step")
     }
 
-    fn visit_enum<A: EnumAccess<'de>>(self, step: A) -> Result<Step, A::Error> {
+    fn visit_enum<A: EnumAccess<'de>>(self, step: A) -> Result<ScenarioStep, A::Error> {
         let (name, content) = step.variant_seed(Name)?;
         match creations().find(|(known, _)| *known == name) {
-            Some((_, kind)) => Ok(Step::Create(kind, content.newtype_variant()?)),
-            None => Step::deserialize(EnumAccessDeserializer::new(Named { name, content })),
+            Some((_, kind)) => Ok(ScenarioStep::Create(kind, content.newtype_variant()?)),
+            None => ScenarioStep::deserialize(EnumAccessDeserializer::new(Named { name, content })),
         }
     }
 }
@@ -127,13 +127,13 @@ fn other_names() -> &'static [&'static str] {
 
     let names = Cell::new(&[] as &[&str]);
     // There is nothing to deserialize: only the names matter.
-    let _ = Step::deserialize(Names(&names));
+    let _ = ScenarioStep::deserialize(Names(&names));
     names.get()
 }
 
 /// Returns the schema of a list of steps.
 pub(super) fn schema(generator: &mut SchemaGenerator) -> Schema {
-    let mut steps = vec![generator.subschema_for::<Step>()];
+    let mut steps = vec![generator.subschema_for::<ScenarioStep>()];
     for (name, _) in creations() {
         let create = generator.subschema_for::<Create>();
         steps.push(json_schema!({
@@ -150,7 +150,7 @@ pub(super) fn schema(generator: &mut SchemaGenerator) -> Schema {
 mod tests {
     use super::*;
 
-    fn step(text: &str) -> Result<Step, String> {
+    fn step(text: &str) -> Result<ScenarioStep, String> {
         serde_saphyr::from_str(text).map_err(|error| error.to_string())
     }
 
@@ -158,7 +158,10 @@ mod tests {
     fn every_generated_workload_has_a_step_that_creates_it() {
         for (name, kind) in creations() {
             let read = step(&format!("{name}: {{replicas: 100%}}")).unwrap();
-            assert!(matches!(read, Step::Create(of, _) if of == kind), "{name}");
+            assert!(
+                matches!(read, ScenarioStep::Create(of, _) if of == kind),
+                "{name}"
+            );
             let written = serde_json::to_value(&read).unwrap();
             assert_eq!(written[&name]["replicas"], "100%");
         }

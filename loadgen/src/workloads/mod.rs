@@ -293,21 +293,21 @@ pub(crate) struct Part {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Demand {
     pub(crate) replicas: i32,
-    pub(crate) status: Counts,
+    pub(crate) status: StatusCounts,
 }
 
 /// The counts of a status that must be exact.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Counts {
+pub(crate) struct StatusCounts {
     pub(crate) replicas: i32,
     pub(crate) ready: i32,
     pub(crate) available: i32,
     pub(crate) observed_generation: i64,
 }
 
-impl From<&ReplicaSetStatus> for Counts {
-    fn from(status: &ReplicaSetStatus) -> Counts {
-        Counts {
+impl From<&ReplicaSetStatus> for StatusCounts {
+    fn from(status: &ReplicaSetStatus) -> StatusCounts {
+        StatusCounts {
             replicas: status.replicas,
             ready: status.ready_replicas,
             available: status.available_replicas,

@@ -2,7 +2,7 @@
 //!
 //! Every case runs on both stores: the dense store with numeric keys, and the store with text keys.
 
-use podstorm::expectations::{Counts, Expectations, NamedExpectations};
+use podstorm::expectations::{Expectations, ExpectedCounts, NamedExpectations};
 use podstorm::intern::StrTable;
 use serde_json::{Value, json};
 
@@ -125,7 +125,7 @@ struct State {
 }
 
 impl State {
-    fn new(counts: Option<Counts>, uids: Option<Vec<String>>, satisfied: bool) -> State {
+    fn new(counts: Option<ExpectedCounts>, uids: Option<Vec<String>>, satisfied: bool) -> State {
         State {
             exists: counts.is_some(),
             add: counts.map_or(0, |counts| counts.add),

@@ -60,7 +60,7 @@ pub struct FileReport {
     /// The number of passed cases by transport, if there are several.
     pub ways: Vec<(&'static str, usize)>,
     /// The categories of these cases, by name.
-    pub categories: BTreeMap<String, Counts>,
+    pub categories: BTreeMap<String, CaseCounts>,
 }
 
 /// The reason why the cases of a file are not run.
@@ -74,7 +74,7 @@ pub enum LeftOut {
 
 /// A number of cases, and how many of them agree with their recording.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counts {
+pub struct CaseCounts {
     /// The number of cases that agree.
     pub passed: usize,
     /// The number of all cases.

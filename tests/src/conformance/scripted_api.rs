@@ -6,7 +6,7 @@ use std::sync::Arc;
 use podstorm::client::{Answer, ApiError, Cause, OwnerPatch, Reason, Request};
 use podstorm::driver::Driver;
 use podstorm::object::{Kind, Map, Object, Pod, ReplicaSet, ReplicationController};
-use podstorm::replicaset::{Sync, as_replica_set};
+use podstorm::replicaset::{ReplicaSetSync, as_replica_set};
 use podstorm_apiserver::json_merge;
 use serde_json::{Value, json};
 
@@ -80,7 +80,7 @@ impl Api {
     }
 
     /// Answers a batch: creates in index order, deletes in name order.
-    pub(super) fn answer_all(&mut self, driver: &mut Driver<Sync>) -> Result<(), String> {
+    pub(super) fn answer_all(&mut self, driver: &mut Driver<ReplicaSetSync>) -> Result<(), String> {
         let requests = driver.sync.requests().to_vec();
         let mut order: Vec<usize> = (0..requests.len()).collect();
         if let Some(Request::DeletePod { .. }) = requests.first() {

@@ -9,7 +9,7 @@ use podstorm::driver::{Driver, Progress, Transport};
 use podstorm::object::{Kind, Now, ResourceVersion, Uid};
 use podstorm::policy::Behaviour;
 use podstorm::replicaset::{
-    Controller, ControllerOptions, Gates, Outcome, Sync, SyncErrorClass, parse_key,
+    Controller, ControllerOptions, Gates, Outcome, ReplicaSetSync, SyncErrorClass, parse_key,
 };
 use serde_json::{Value, json};
 
@@ -125,7 +125,7 @@ pub(super) fn run_scripted(inputs: Value) -> Result<Run, String> {
     set_consistency(&mut case, &controller, kind, id)?;
     case.finish()?;
 
-    let mut driver = Driver::<Sync>::default();
+    let mut driver = Driver::<ReplicaSetSync>::default();
     let mut events = Vec::new();
     let mut involved = Value::Null;
     let mut progress = driver.begin(&*controller, 0, id, &mut AnswersLater, now);

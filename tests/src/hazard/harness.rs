@@ -12,7 +12,7 @@ use podstorm_apiserver::{ClusterOptions, Patch, Propagation};
 use podstorm_faultsim::objects::{self, NAMESPACE, with};
 use podstorm_faultsim::simulation::{self, Ending, Simulation, Users as _, Watcher as _};
 use podstorm_faultsim::workloads::replicasets::{self, SetChecker, SetOwners, SetUsers};
-use podstorm_faultsim::{Action, How, PlannedCluster, Step};
+use podstorm_faultsim::{Action, How, PlannedCluster, TimedAction};
 use podstorm_sim::engine::fault_harness::FaultHarness;
 use podstorm_sim::faults::{
     ApiFault, Armed, Call, Connection, CrashPoint, Effect, StreamEnd, StreamKind,
@@ -274,7 +274,7 @@ impl Harness {
 
     /// Carries out an action of the fault simulator, which its checker sees.
     pub fn act(&mut self, action: Action) {
-        let step = Step::of_user(0, action);
+        let step = TimedAction::of_user(0, action);
         self.simulation.act(&step, &mut SetUsers::new(&[]));
     }
 

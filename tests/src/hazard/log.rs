@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use podstorm::client::{Answer, Request};
 use podstorm::intern::KeyId;
 use podstorm::object::{Kind, Now, Pod, ReplicaSet, Uid};
-use podstorm::replicaset::{Controller, Outcome, Sync, SyncErrorClass};
+use podstorm::replicaset::{Controller, Outcome, ReplicaSetSync, SyncErrorClass};
 use podstorm_apiserver::{Change, Commit, CommitObserver};
 use podstorm_faultsim::workloads::replicasets::SetChecker;
 use podstorm_sim::engine::observer::{Observer, Origin, Origins, SyncId};
@@ -210,7 +210,7 @@ impl Observer<Controller> for EventLog {
         }
     }
 
-    fn sync_ended(&self, sync: SyncId, controller: &Controller, ended: &Sync, now: Now) {
+    fn sync_ended(&self, sync: SyncId, controller: &Controller, ended: &ReplicaSetSync, now: Now) {
         self.checker.sync_ended(sync, controller, ended, now);
         let mut state = self.state();
         state.sync(sync).ended = Some((now.mono_ns, ended.outcome().clone()));

@@ -8,7 +8,7 @@ use podstorm::client::{Answer, EventIntent, Request};
 use podstorm::driver::{Driver, Progress};
 use podstorm::informer::AnyInformer;
 use podstorm::object::{AnyObject, Kind, Namespace, Now, Pod, ReplicaSet, Resource};
-use podstorm::replicaset::{Controller, ControllerOptions, Outcome, Sync};
+use podstorm::replicaset::{Controller, ControllerOptions, Outcome, ReplicaSetSync};
 use podstorm::workqueue::Take;
 use podstorm_apiserver::{Cluster, ClusterOptions};
 use podstorm_sim::engine::client::{ApiCalls, Client};
@@ -139,7 +139,7 @@ impl ManualController {
             Take::Key(key) => key,
             Take::Empty | Take::ShutDown => return None,
         };
-        let mut driver = Driver::<Sync>::default();
+        let mut driver = Driver::<ReplicaSetSync>::default();
         let mut calls = Vec::new();
         let client = Client::new(Arc::clone(&self.cluster), None);
         let mut counted = ApiCalls::default();

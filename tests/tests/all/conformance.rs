@@ -201,11 +201,7 @@ fn subfolders_are_run_as_separate_subjects() {
     write(folder, "deployment/fenceposts.jsonl", &fenceposts);
     write(folder, "cluster/podgc.jsonl", &record("podgc.jsonl.gz"));
     write(folder, "http/http7.jsonl", &record("http.jsonl.gz"));
-    write(
-        folder,
-        "http/kubectl.jsonl",
-        "a file that must be ignored",
-    );
+    write(folder, "http/kubectl.jsonl", "a file that must be ignored");
     let (status, printed, complaints) = conformance(folder, &["."]);
     assert_eq!((status, &*complaints), (0, ""));
     for line in [

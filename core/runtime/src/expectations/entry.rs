@@ -12,7 +12,7 @@ const ABSENT: i64 = i64::MIN;
 
 /// The counters of a key at one moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Counts {
+pub struct ExpectedCounts {
     /// Creations still to be seen; below zero if more were seen than expected.
     pub add: i64,
     /// Deletions still to be seen; below zero if more were seen than expected.
@@ -174,12 +174,12 @@ impl<P> Entry<P> {
         })
     }
 
-    pub(super) fn counts(&self) -> Option<Counts> {
+    pub(super) fn counts(&self) -> Option<ExpectedCounts> {
         // Acquire, both, and Relaxed: as in `satisfied`.
         let add = self.add.load(Ordering::Acquire);
         let del_base = self.del_base.load(Ordering::Acquire);
         let timestamp_ns = self.timestamp_ns.load(Ordering::Relaxed);
-        (timestamp_ns != ABSENT).then(|| Counts {
+        (timestamp_ns != ABSENT).then(|| ExpectedCounts {
             add,
             del: del_base.wrapping_add(self.waiting(Live::load(&self.live))),
             timestamp_ns,

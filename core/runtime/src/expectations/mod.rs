@@ -36,7 +36,7 @@ use std::borrow::Borrow;
 use std::fmt;
 use std::marker::PhantomData;
 
-pub use entry::Counts;
+pub use entry::ExpectedCounts;
 pub use fingerprint::{Fingerprint, PodKey};
 pub use named::NamedEntries;
 
@@ -218,7 +218,7 @@ where
     }
 
     /// Returns the counters, if the key has any. They are read one after the other.
-    pub fn counts(&self, key: E::Key<'_>) -> Option<Counts> {
+    pub fn counts(&self, key: E::Key<'_>) -> Option<ExpectedCounts> {
         self.entries.find(key, Entry::counts).flatten()
     }
 

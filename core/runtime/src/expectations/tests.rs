@@ -82,7 +82,7 @@ fn sets_replaced_under_racing_observers_count_each_pod_once() {
 /// A naive model: one map of counters and one of sets.
 #[derive(Default)]
 struct Model {
-    counts: BTreeMap<u32, Counts>,
+    counts: BTreeMap<u32, ExpectedCounts>,
     sets: BTreeMap<u32, BTreeSet<u32>>,
 }
 
@@ -113,7 +113,7 @@ fn op() -> impl Strategy<Value = Op> {
 
 impl Model {
     fn apply(&mut self, key: u32, op: &Op, now_ns: i64) {
-        let fresh = |add, del| Counts {
+        let fresh = |add, del| ExpectedCounts {
             add,
             del,
             timestamp_ns: now_ns,

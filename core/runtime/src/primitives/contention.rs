@@ -12,7 +12,7 @@ use std::sync::{
 
 /// The counts of a thread.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counts {
+pub struct LockCounts {
     /// Locks taken, for reading or writing.
     pub locks: u64,
     /// Taken locks that another thread held, so that this thread had to wait.
@@ -23,8 +23,8 @@ pub struct Counts {
     pub exchanges_failed: u64,
 }
 
-impl AddAssign for Counts {
-    fn add_assign(&mut self, other: Counts) {
+impl AddAssign for LockCounts {
+    fn add_assign(&mut self, other: LockCounts) {
         self.locks += other.locks;
         self.locks_contended += other.locks_contended;
         self.exchanges += other.exchanges;
@@ -34,7 +34,7 @@ impl AddAssign for Counts {
 
 thread_local! {
     /// One per thread, so that counting causes no contention.
-    static COUNTS: Cell<Counts> = const { Cell::new(Counts {
+    static COUNTS: Cell<LockCounts> = const { Cell::new(LockCounts {
         locks: 0,
         locks_contended: 0,
         exchanges: 0,
@@ -43,12 +43,12 @@ thread_local! {
 }
 
 /// Takes the counts of this thread since the last call.
-pub fn take() -> Counts {
+pub fn take() -> LockCounts {
     COUNTS.take()
 }
 
 #[inline]
-fn count(change: impl FnOnce(&mut Counts)) {
+fn count(change: impl FnOnce(&mut LockCounts)) {
     // A thread that is ending no longer has counts.
     let _ = COUNTS.try_with(|cell| {
         let mut counts = cell.get();
@@ -230,7 +230,7 @@ mod tests {
         let counts = take();
         assert_eq!((counts.locks, counts.locks_contended), (1, 0));
         assert_eq!((counts.exchanges, counts.exchanges_failed), (2, 1));
-        assert_eq!(take(), Counts::default());
+        assert_eq!(take(), LockCounts::default());
     }
 
     #[test]

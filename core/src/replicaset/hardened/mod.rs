@@ -20,7 +20,7 @@ use podstorm_runtime::intern::KeyId;
 use podstorm_runtime::owned::{Dependent, OwnedHandlers, OwnedPod};
 
 use super::owners::Owner;
-use super::sync::{Sync, SyncErrorClass};
+use super::sync::{ReplicaSetSync, SyncErrorClass};
 use super::{Controller, Step};
 use crate::policy::Policy;
 use fence::stop_rewound;
@@ -144,7 +144,7 @@ impl Controller {
 
     /// Runs before the pods are counted.
     #[inline(always)]
-    pub(super) fn before_count(&self, owner: &Owner, sync: &mut Sync, now: Now) {
+    pub(super) fn before_count(&self, owner: &Owner, sync: &mut ReplicaSetSync, now: Now) {
         if self.hardened.policy.choose_pod_names {
             self.load_pending_creates(owner, sync, now);
         }
@@ -152,7 +152,7 @@ impl Controller {
 
     /// Runs after the pods are counted. Stops the sync if the cache went back meanwhile.
     #[inline(always)]
-    pub(super) fn after_count(&self, sync: &mut Sync) -> Option<Step> {
+    pub(super) fn after_count(&self, sync: &mut ReplicaSetSync) -> Option<Step> {
         let every_write = self.guard.rules.every_write;
         let rewound = every_write && self.is_rewound(sync);
         rewound.then(|| stop_rewound(sync))
@@ -160,7 +160,7 @@ impl Controller {
 
     /// Runs at the end of a sync. Returns a step if requests must be made first.
     #[inline(always)]
-    pub(super) fn before_end(&self, sync: &mut Sync, now: Now) -> Step {
+    pub(super) fn before_end(&self, sync: &mut ReplicaSetSync, now: Now) -> Step {
         let policy = &self.hardened.policy;
         if policy.fence_unknown_outcomes || policy.clear_stale_expectations {
             return self.end_sync(sync, now);
@@ -184,7 +184,7 @@ impl Controller {
     }
 
     /// Handles a refused adoption or release.
-    pub(super) fn patch_refused(&self, error: &ApiError, sync: &mut Sync, now: Now) {
+    pub(super) fn patch_refused(&self, error: &ApiError, sync: &mut ReplicaSetSync, now: Now) {
         if error.is_not_found() && self.hardened.policy.fence_unknown_outcomes {
             // The server reports that the pod is gone. A layer below may have sent the request
             // twice, and the first attempt may have adopted the pod. The cache must show the result
@@ -202,7 +202,7 @@ impl Controller {
     }
 
     /// Returns how many of the missing pods may be created now.
-    pub(super) fn creatable(&self, missing: i64, sync: &Sync, now: Now) -> i64 {
+    pub(super) fn creatable(&self, missing: i64, sync: &ReplicaSetSync, now: Now) -> i64 {
         if !self.hardened.policy.choose_pod_names {
             return missing;
         }
@@ -224,7 +224,7 @@ impl Controller {
     }
 
     /// Handles the answers to a batch of deletes.
-    pub(super) fn deletes_answered(&self, owner: &Owner, sync: &mut Sync) {
+    pub(super) fn deletes_answered(&self, owner: &Owner, sync: &mut ReplicaSetSync) {
         // A delete answered without a version has an unknown commit time.
         let versioned = |answer: &Option<Answer>| {
             matches!(answer, Some(Answer::Failed(_) | Answer::Deleted(Some(_))))
@@ -250,7 +250,7 @@ impl Controller {
         &self,
         owner: &Arc<Owner>,
         live: &ReplicaSet,
-        sync: &mut Sync,
+        sync: &mut ReplicaSetSync,
         now: Now,
     ) -> Option<Step> {
         if !self.hardened.policy.verify_uid_on_status_write {

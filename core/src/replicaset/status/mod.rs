@@ -14,10 +14,15 @@ use super::reconcile::{
     StatusCounts, availability_cutoff, compute_status, is_available, next_check_of_times,
     status_is_unchanged,
 };
-use super::sync::{Sync, SyncErrorClass, SyncStage};
+use super::sync::{ReplicaSetSync, SyncErrorClass, SyncStage};
 
 impl Controller {
-    pub(super) fn update_status(&self, owner: &Arc<Owner>, sync: &mut Sync, now: Now) -> Step {
+    pub(super) fn update_status(
+        &self,
+        owner: &Arc<Owner>,
+        sync: &mut ReplicaSetSync,
+        now: Now,
+    ) -> Step {
         let object = &owner.object;
         let min_ready_seconds = object.spec.min_ready_seconds;
         let mut counts = sync.counts.status;
@@ -62,7 +67,7 @@ impl Controller {
     pub(super) fn status_written(
         &self,
         owner: &Owner,
-        sync: &mut Sync,
+        sync: &mut ReplicaSetSync,
         updated: &ReplicaSet,
         now: Now,
     ) -> Step {
@@ -97,7 +102,12 @@ impl Controller {
     }
 
     /// Continues the status write after an answer.
-    pub(super) fn status_answered(&self, owner: &Arc<Owner>, sync: &mut Sync, now: Now) -> Step {
+    pub(super) fn status_answered(
+        &self,
+        owner: &Arc<Owner>,
+        sync: &mut ReplicaSetSync,
+        now: Now,
+    ) -> Step {
         let stage = sync.stage;
         match (stage, sync.only_answer()) {
             (SyncStage::ReadingOwnerToRetry, Answer::Object(live)) => {
@@ -130,7 +140,7 @@ impl Controller {
         &self,
         owner: &Arc<Owner>,
         live: Arc<ReplicaSet>,
-        sync: &mut Sync,
+        sync: &mut ReplicaSetSync,
         now: Now,
     ) -> Step {
         if let Some(step) = self.keep_status(owner, &live, sync, now) {

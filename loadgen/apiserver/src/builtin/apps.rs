@@ -7,7 +7,7 @@ use podstorm_objects::{
 use serde_json::Value;
 
 use super::columns::{column, wide_column};
-use super::counts::Counts;
+use super::counts::StatusNumbers;
 use super::{rollout, template};
 use crate::defaulting::{Fill, Within};
 use crate::validation::{Checks, Field, IMMUTABLE, Workload, names};
@@ -198,7 +198,7 @@ fn keep_selector(spec: &Field<'_>, old: Option<&DynamicObject>) {
 }
 
 /// The numbers in the status of a StatefulSet.
-const OF_STATEFUL_SET: Counts = Counts {
+const OF_STATEFUL_SET: StatusNumbers = StatusNumbers {
     numbers: &[
         "replicas",
         "readyReplicas",
@@ -218,7 +218,7 @@ const OF_STATEFUL_SET: Counts = Counts {
 };
 
 /// The numbers in the status of a Deployment. As upstream, some paths lack their parent.
-const OF_DEPLOYMENT: Counts = Counts {
+const OF_DEPLOYMENT: StatusNumbers = StatusNumbers {
     numbers: &[
         "observedGeneration",
         "replicas",
@@ -238,7 +238,7 @@ const OF_DEPLOYMENT: Counts = Counts {
 };
 
 /// The numbers in the status of a DaemonSet.
-const OF_DAEMON_SET: Counts = Counts {
+const OF_DAEMON_SET: StatusNumbers = StatusNumbers {
     numbers: &[
         "currentNumberScheduled",
         "numberMisscheduled",

@@ -7,13 +7,13 @@ use crate::errors::invalid_value;
 const COLLISIONS: &str = "collisionCount";
 
 /// The numbers in a kind's status.
-pub(super) struct Counts {
+pub(super) struct StatusNumbers {
     pub(super) numbers: &'static [&'static str],
     /// A part, its whole, and the name of the whole in messages.
     pub(super) parts: &'static [(&'static str, &'static str, &'static str)],
 }
 
-impl Counts {
+impl StatusNumbers {
     /// Returns the rules that a changed status breaks.
     pub(super) fn check(&self, new: &DynamicObject, old: &DynamicObject) -> Vec<Cause> {
         let count = |object: &DynamicObject, member: &str| {

@@ -11,7 +11,7 @@ use podstorm_objects::{
 use serde_json::Value;
 
 use super::columns::{column, first_of};
-use super::counts::Counts;
+use super::counts::StatusNumbers;
 use crate::defaulting::{Fill, Within};
 use crate::errors::{self, forbidden_field};
 use crate::validation::{self, Checks};
@@ -95,7 +95,7 @@ pub(super) static ROWS: [ResourceType; 5] = [
 ];
 
 /// The numbers in the status of a PodDisruptionBudget.
-const OF_BUDGET: Counts = Counts {
+const OF_BUDGET: StatusNumbers = StatusNumbers {
     numbers: &[
         "disruptionsAllowed",
         "currentHealthy",

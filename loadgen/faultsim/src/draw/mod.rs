@@ -7,7 +7,7 @@ mod faults;
 use podstorm_sim::faults::FaultClass;
 
 use super::dice::Dice;
-use super::plan::Step;
+use super::plan::TimedAction;
 use super::subject::{SCHEDULE_VERSION, Schedule, Subject};
 use faults::Faults;
 
@@ -22,7 +22,7 @@ pub fn draw<S: Subject>(seed: u64, classes: &[FaultClass]) -> Schedule<S> {
     let mut drawing = S::drawing(&objects);
     let mut steps = S::draw_first(&mut dice, &objects, &mut drawing);
     let mut add = |at_ms: u32, class, actions: Vec<(u32, S::Action)>| {
-        steps.extend(actions.into_iter().map(|(after_ms, action)| Step {
+        steps.extend(actions.into_iter().map(|(after_ms, action)| TimedAction {
             at_ms: at_ms.saturating_add(after_ms).min(disturb_ms),
             class,
             action,

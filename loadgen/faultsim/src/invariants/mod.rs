@@ -25,7 +25,7 @@ use podstorm_sim::faults::FaultClass;
 
 use super::action::{Action, SubjectAction};
 use super::coverage;
-use super::plan::{How, PlannedCluster, Step};
+use super::plan::{How, PlannedCluster, TimedAction};
 use super::verdict::{Conditions, Verdict, Violation};
 use metrics::Metrics;
 pub(crate) use oracle::Oracle;
@@ -179,7 +179,7 @@ impl Checker {
     }
 
     /// Called before a step of the schedule.
-    pub(super) fn acts<A: SubjectAction>(&self, step: &Step<A>, harness: &FaultHarness) {
+    pub(super) fn acts<A: SubjectAction>(&self, step: &TimedAction<A>, harness: &FaultHarness) {
         let on_cluster = step.action.on_cluster();
         let mut state = self.state();
         state.now = harness.now();

@@ -27,7 +27,7 @@ use serde_json::{Value, json};
 use super::action::{Action, SubjectAction};
 use super::invariants::Checker;
 use super::objects::{NAMESPACE, STUCK, named, node_name};
-use super::plan::{PlannedCluster, Step};
+use super::plan::{PlannedCluster, TimedAction};
 
 const MS: i64 = 1_000_000;
 
@@ -392,7 +392,11 @@ impl Simulation {
     }
 
     /// Carries one step out.
-    pub fn act<A: SubjectAction>(&mut self, step: &Step<A>, users: &mut impl Users<Action = A>) {
+    pub fn act<A: SubjectAction>(
+        &mut self,
+        step: &TimedAction<A>,
+        users: &mut impl Users<Action = A>,
+    ) {
         self.checker.acts(step, &self.harness);
         match step.action.on_cluster() {
             Some(action) => self.act_on_cluster(step.class, action),

@@ -23,7 +23,7 @@ use serde::de::DeserializeOwned;
 use super::action::SubjectAction;
 use super::bug::Bug;
 use super::dice::{Dice, Odds};
-use super::plan::{How, Step};
+use super::plan::{How, TimedAction};
 use super::simulation::{Ending, NoOwners, PodOwners, Users, Watcher};
 pub use schedule::{SCHEDULE_VERSION, Schedule, ScheduleError};
 pub(crate) use schedule::{check_within, header};
@@ -72,7 +72,7 @@ pub trait Subject: ControllerType + Clone + Debug + PartialEq + Eq + Send + Sync
         _: &mut Dice,
         _: &[Self::Planned],
         _: &mut Self::Drawing,
-    ) -> Vec<Step<Self::Action>> {
+    ) -> Vec<TimedAction<Self::Action>> {
         Vec::new()
     }
 

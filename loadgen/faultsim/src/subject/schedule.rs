@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use super::Subject;
 use crate::action::{Action, OwnerKind, SubjectAction};
-use crate::plan::{PlannedCluster, Step};
+use crate::plan::{PlannedCluster, TimedAction};
 
 /// The version of the schedule format and of the drawing. It increases when either changes, so that
 /// an old seed is rejected instead of being replayed as a different schedule.
@@ -36,7 +36,7 @@ pub struct Schedule<S: Subject> {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub classes: Vec<FaultClass>,
     /// The actions, in time order.
-    pub steps: Vec<Step<S::Action>>,
+    pub steps: Vec<TimedAction<S::Action>>,
 }
 
 /// The reason why a schedule can't be played, with the place and the correction.
@@ -238,7 +238,7 @@ mod tests {
     use podstorm::replicaset::ReplicaSets;
     use podstorm_sim::faults::{ApiFault, Call, CrashPoint, Effect, StreamKind};
 
-    fn schedule(steps: Vec<Step<Action>>) -> Schedule<ReplicaSets> {
+    fn schedule(steps: Vec<TimedAction<Action>>) -> Schedule<ReplicaSets> {
         Schedule {
             version: SCHEDULE_VERSION,
             workload: "replicaset".to_owned(),
@@ -293,9 +293,9 @@ mod tests {
             for_ms: 9,
         };
         let steps = vec![
-            Step::of_user(1, requests),
-            Step::of_user(2, crash),
-            Step::of_user(2, hold),
+            TimedAction::of_user(1, requests),
+            TimedAction::of_user(2, crash),
+            TimedAction::of_user(2, hold),
         ];
         let schedule = schedule(steps);
         let text = schedule.to_yaml();
@@ -319,7 +319,7 @@ mod tests {
             replicas: 1,
         };
         for kind in WorkloadKind::ALL {
-            let schedule = schedule(vec![Step::of_user(1, beside(kind))]);
+            let schedule = schedule(vec![TimedAction::of_user(1, beside(kind))]);
             assert_eq!(Schedule::read(&schedule.to_yaml()), Ok(schedule.clone()));
             assert_eq!(ReplicaSets::kinds(&schedule).len() == 2, !kind.is_usual());
         }
@@ -330,7 +330,7 @@ mod tests {
         let touched = |moments: &[(u32, &str)]| {
             let step = |(at_ms, name): &(u32, &str)| {
                 let owner = (*name).into();
-                Step::of_user(*at_ms, Action::Touch { owner })
+                TimedAction::of_user(*at_ms, Action::Touch { owner })
             };
             schedule(moments.iter().map(step).collect())
         };
@@ -348,7 +348,7 @@ mod tests {
             replicas: 1,
         };
         let of_kinds = "kind: Deployment is not one of ReplicaSet, ReplicationController";
-        let unknown = schedule(vec![Step::of_user(1, beside.clone())]).to_yaml();
+        let unknown = schedule(vec![TimedAction::of_user(1, beside.clone())]).to_yaml();
         let unknown = unknown.replace("kind: deployment", "kind: web-shop");
         let error = crate::rows::read(&unknown).unwrap_err().to_string();
         let words = "\"web-shop\" is not a kind with a controller";
@@ -360,8 +360,8 @@ mod tests {
             (touched(&[(1, "wob")]), no_wob),
             (touched(&[(2, "web"), (1, "web")]), "steps[1].at-ms"),
             (touched(&[(2_000, "web")]), "after disturb-ms"),
-            (schedule(vec![Step::of_user(1, kill)]), percent),
-            (schedule(vec![Step::of_user(1, beside)]), of_kinds),
+            (schedule(vec![TimedAction::of_user(1, kill)]), percent),
+            (schedule(vec![TimedAction::of_user(1, beside)]), of_kinds),
         ] {
             let error = schedule.check().unwrap_err().to_string();
             assert!(error.contains(words), "{error}");

@@ -84,11 +84,11 @@ impl Notes {
 #[derive(Clone, Copy)]
 pub(super) struct At<'a> {
     up: Option<&'a At<'a>>,
-    step: Step<'a>,
+    step: PathSegment<'a>,
 }
 
 #[derive(Clone, Copy)]
-enum Step<'a> {
+enum PathSegment<'a> {
     Root,
     /// A member of a struct: the name of the struct, then of the member.
     Member(&'a str, &'a str),
@@ -100,18 +100,18 @@ enum Step<'a> {
 impl<'a> At<'a> {
     pub(super) const ROOT: At<'static> = At {
         up: None,
-        step: Step::Root,
+        step: PathSegment::Root,
     };
 
     /// Returns the position of a custom object's metadata, its only part with a Go type.
     pub(super) fn metadata() -> At<'a> {
         At {
             up: Some(&At::ROOT),
-            step: Step::Key("metadata"),
+            step: PathSegment::Key("metadata"),
         }
     }
 
-    fn below(&'a self, step: Step<'a>) -> At<'a> {
+    fn below(&'a self, step: PathSegment<'a>) -> At<'a> {
         At {
             up: Some(self),
             step,
@@ -120,14 +120,14 @@ impl<'a> At<'a> {
 
     /// Reports whether the position is a member of a map.
     pub(super) fn is_key(&self) -> bool {
-        matches!(self.step, Step::Key(_))
+        matches!(self.step, PathSegment::Key(_))
     }
 
     /// Formats the innermost struct and the members on the path: `PodSpec.spec.hostNetwork`.
     pub(super) fn go_field(&self) -> String {
         let chain = std::iter::successors(Some(self), |at| at.up);
         let members = chain.filter_map(|at| match at.step {
-            Step::Member(of, name) => Some((of, name)),
+            PathSegment::Member(of, name) => Some((of, name)),
             _ => None,
         });
         let members: Vec<(&str, &str)> = members.collect();
@@ -145,10 +145,12 @@ impl fmt::Display for At<'_> {
         };
         up.fmt(f)?;
         match self.step {
-            Step::Item(number) => write!(f, "[{number}]"),
-            Step::Member(_, name) | Step::Key(name) if up.up.is_none() => f.write_str(name),
-            Step::Member(_, name) | Step::Key(name) => write!(f, ".{name}"),
-            Step::Root => Ok(()),
+            PathSegment::Item(number) => write!(f, "[{number}]"),
+            PathSegment::Member(_, name) | PathSegment::Key(name) if up.up.is_none() => {
+                f.write_str(name)
+            }
+            PathSegment::Member(_, name) | PathSegment::Key(name) => write!(f, ".{name}"),
+            PathSegment::Root => Ok(()),
         }
     }
 }
@@ -237,7 +239,7 @@ impl<'de> Visitor<'de> for Node<'_, '_> {
 
     fn visit_unit<E>(self) -> Result<Value, E> {
         Ok(match (self.of, self.at.step) {
-            (Some(of), Step::Item(_) | Step::Key(_)) => of.zero(),
+            (Some(of), PathSegment::Item(_) | PathSegment::Key(_)) => of.zero(),
             _ => Value::Null,
         })
     }
@@ -284,7 +286,7 @@ impl<'de> Visitor<'de> for Node<'_, '_> {
             let node = Node {
                 notes: self.notes,
                 of: item,
-                at: self.at.below(Step::Item(items.len())),
+                at: self.at.below(PathSegment::Item(items.len())),
             };
             match list.next_element_seed(node)? {
                 Some(item) => items.push(item),
@@ -336,7 +338,7 @@ impl Node<'_, '_> {
     ) -> Result<Value, A::Error> {
         let mut entries = Map::new();
         while let Some(name) = map.next_key::<String>()? {
-            let at = self.at.below(Step::Key(&name));
+            let at = self.at.below(PathSegment::Key(&name));
             if entries.contains_key(&name) {
                 self.notes.strict("duplicate", &at);
             }
@@ -363,7 +365,7 @@ impl Node<'_, '_> {
         let mut empty: Vec<String> = Vec::new();
         let mut unknown: Vec<String> = Vec::new();
         while let Some(name) = map.next_key::<String>()? {
-            let at = self.at.below(Step::Member(struct_name, &name));
+            let at = self.at.below(PathSegment::Member(struct_name, &name));
             let Some(property) = known.get(&name) else {
                 map.next_value::<IgnoredAny>()?;
                 match self.notes.by {
@@ -393,7 +395,7 @@ impl Node<'_, '_> {
             }
         }
         for name in unknown {
-            let at = self.at.below(Step::Member(struct_name, &name));
+            let at = self.at.below(PathSegment::Member(struct_name, &name));
             self.notes.strict("unknown", &at);
         }
         // Sic: a condition without a status gets an empty one.

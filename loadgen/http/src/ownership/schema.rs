@@ -136,7 +136,7 @@ impl<'a> Type<'a> {
     }
 
     /// Returns the step to an entry of a list that is not atomic.
-    pub(super) fn step_to(&self, form: Form, item: &Value) -> set::Step {
+    pub(super) fn step_to(&self, form: Form, item: &Value) -> set::PathElement {
         if form != Form::Keyed {
             return set::value(item);
         }

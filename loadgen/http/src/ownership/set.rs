@@ -15,20 +15,20 @@ const SELF: &str = ".";
 
 /// A step of a path as in FieldsV1: `f:` and a member's name, `k:` and the keys of a list's entry,
 /// `v:` and an entry of a list of values, or `i:` and an index.
-pub(super) type Step = String;
+pub(super) type PathElement = String;
 
 /// Returns the step to a member.
-pub(super) fn member(name: &str) -> Step {
+pub(super) fn member(name: &str) -> PathElement {
     format!("f:{name}")
 }
 
 /// Returns the step to the entry with these keys, which must be sorted by name.
-pub(super) fn entry(keys: Map<String, Value>) -> Step {
+pub(super) fn entry(keys: Map<String, Value>) -> PathElement {
     format!("k:{}", Value::Object(keys))
 }
 
 /// Returns the step to an entry of a list of values.
-pub(super) fn value(value: &Value) -> Step {
+pub(super) fn value(value: &Value) -> PathElement {
     format!("v:{value}")
 }
 
@@ -49,7 +49,7 @@ pub(super) fn shown(step: &str) -> String {
 
 /// A set of fields: a tree of steps. Every operation takes O(size of the sets).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct FieldSet(BTreeMap<Step, Node>);
+pub(crate) struct FieldSet(BTreeMap<PathElement, Node>);
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Node {
@@ -77,7 +77,7 @@ impl FieldSet {
     }
 
     /// Adds a field. Ignores the empty path, since the root is not a field.
-    pub(super) fn insert(&mut self, path: &[Step]) {
+    pub(super) fn insert(&mut self, path: &[PathElement]) {
         if let Some((last, before)) = path.split_last() {
             let mut at = self;
             for step in before {
@@ -165,7 +165,7 @@ impl FieldSet {
     }
 
     fn combine(&self, other: &FieldSet, change: impl Fn(&Node, Option<&Node>) -> Node) -> FieldSet {
-        let changed = |(step, node): (&Step, &Node)| {
+        let changed = |(step, node): (&PathElement, &Node)| {
             let node = change(node, other.0.get(step));
             (!node.is_empty()).then(|| (step.clone(), node))
         };
@@ -263,7 +263,7 @@ pub(super) fn write_text(text: &str, out: &mut String) {
 }
 
 /// Normalizes the JSON in a step that a client wrote. `None` if it is invalid.
-fn canonical(step: &str) -> Option<Step> {
+fn canonical(step: &str) -> Option<PathElement> {
     let rest = step.get(2..)?;
     match step.get(..2)? {
         "f:" => Some(step.to_owned()),

@@ -10,7 +10,7 @@ use podstorm_objects::decode::Path;
 use serde_json::{Map, Value};
 
 use super::schema::{Form, Type};
-use super::set::{self, FieldSet, Step};
+use super::set::{self, FieldSet, PathElement};
 
 /// Returns the fields of an object, which its applier owns.
 pub(super) fn fields_of(object: &Value, of: Type<'_>) -> FieldSet {
@@ -19,7 +19,7 @@ pub(super) fn fields_of(object: &Value, of: Type<'_>) -> FieldSet {
     fields
 }
 
-fn collect(value: &Value, of: Type<'_>, path: &mut Vec<Step>, fields: &mut FieldSet) {
+fn collect(value: &Value, of: Type<'_>, path: &mut Vec<PathElement>, fields: &mut FieldSet) {
     match (of.form(value), value) {
         (Form::Map, Value::Object(members)) => {
             for (name, inner) in members {
@@ -142,7 +142,7 @@ impl Difference {
         form: Form,
     ) {
         let (old, new) = (entries(old, of, form), entries(new, of, form));
-        let steps: BTreeSet<&Step> = old.keys().chain(new.keys()).collect();
+        let steps: BTreeSet<&PathElement> = old.keys().chain(new.keys()).collect();
         for step in steps {
             let (old, new) = (old.get(step), new.get(step));
             let one = |items: Option<&Vec<&Value>>| items.is_none_or(|items| items.len() == 1);
@@ -196,8 +196,8 @@ fn entries<'v>(
     list: Option<&'v Value>,
     of: Type<'_>,
     form: Form,
-) -> BTreeMap<Step, Vec<&'v Value>> {
-    let mut by_step: BTreeMap<Step, Vec<&Value>> = BTreeMap::new();
+) -> BTreeMap<PathElement, Vec<&'v Value>> {
+    let mut by_step: BTreeMap<PathElement, Vec<&Value>> = BTreeMap::new();
     for item in list.and_then(Value::as_array).into_iter().flatten() {
         by_step
             .entry(of.step_to(form, item))
@@ -237,14 +237,14 @@ pub(super) fn merged(stored: &Value, config: &Value, of: Type<'_>) -> Value {
 /// their position in the stored list.
 fn merged_lists(stored: &[Value], config: &[Value], of: Type<'_>, form: Form) -> Vec<Value> {
     let step = |item: &Value| of.step_to(form, item);
-    let stored: Vec<(Step, &Value)> = stored.iter().map(|item| (step(item), item)).collect();
-    let config: Vec<(Step, &Value)> = config.iter().map(|item| (step(item), item)).collect();
-    let in_stored: BTreeMap<&Step, &Value> = stored
+    let stored: Vec<(PathElement, &Value)> = stored.iter().map(|item| (step(item), item)).collect();
+    let config: Vec<(PathElement, &Value)> = config.iter().map(|item| (step(item), item)).collect();
+    let in_stored: BTreeMap<&PathElement, &Value> = stored
         .iter()
         .rev()
         .map(|(step, item)| (step, *item))
         .collect();
-    let in_config: BTreeSet<&Step> = config.iter().map(|(step, _)| step).collect();
+    let in_config: BTreeSet<&PathElement> = config.iter().map(|(step, _)| step).collect();
     let mut shared = config.iter().map(|(step, _)| step);
     let mut shared = shared
         .by_ref()

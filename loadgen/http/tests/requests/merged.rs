@@ -94,7 +94,7 @@ const REFUSED: [&str; 72] = [
 /// A step from an object into a nested struct: to a member and, if that is a list, to its first
 /// entry.
 #[derive(Clone, Copy, Debug)]
-struct Step {
+struct MergeStep {
     of: &'static str,
     member: &'static str,
     is_list: bool,
@@ -109,7 +109,7 @@ fn text_of(value: &'static Value, name: &str) -> &'static str {
 }
 
 /// Returns the shortest path from a kind's objects to each struct in them.
-fn ways(root: &str) -> BTreeMap<&'static str, Vec<Step>> {
+fn ways(root: &str) -> BTreeMap<&'static str, Vec<MergeStep>> {
     let (root, _) = SCHEMAS.get_key_value(root).expect("a served kind");
     let mut ways = BTreeMap::from([(root.as_str(), Vec::new())]);
     let mut next = VecDeque::from([root.as_str()]);
@@ -123,7 +123,7 @@ fn ways(root: &str) -> BTreeMap<&'static str, Vec<Step>> {
                 continue;
             };
             if !ways.contains_key(inner.as_str()) {
-                let step = Step {
+                let step = MergeStep {
                     of,
                     member,
                     is_list: item.is_some(),
@@ -223,7 +223,7 @@ fn entries(field: Field) -> [Value; 2] {
 
 /// Returns a document with `value` at the end of the path. Entries of lists on the path are taken
 /// from `object`.
-fn nested(object: &Value, way: &[Step], member: &str, value: &Value) -> Value {
+fn nested(object: &Value, way: &[MergeStep], member: &str, value: &Value) -> Value {
     let Some((step, rest)) = way.split_first() else {
         return json!({member: value});
     };
@@ -247,7 +247,7 @@ fn nested(object: &Value, way: &[Step], member: &str, value: &Value) -> Value {
 }
 
 /// Returns the list at the end of the path.
-fn found<'v>(object: &'v Value, way: &[Step], member: &str) -> &'v Value {
+fn found<'v>(object: &'v Value, way: &[MergeStep], member: &str) -> &'v Value {
     let inner = way.iter().fold(object, |value, step| match step.is_list {
         true => &value[step.member][0],
         false => &value[step.member],
@@ -289,7 +289,12 @@ async fn patch(server: &ApiServer, path: &str, kind: &str, body: &Value) -> (u16
 
 /// Recreates the object of the kind and returns it with the path for writing `member`, which differs
 /// between status and spec.
-async fn fresh(server: &ApiServer, sample: &Sample, way: &[Step], member: &str) -> (Value, String) {
+async fn fresh(
+    server: &ApiServer,
+    sample: &Sample,
+    way: &[MergeStep],
+    member: &str,
+) -> (Value, String) {
     let collection = sample.collection("default");
     let object = sample.object("a");
     let name = object["metadata"]["name"]
@@ -317,7 +322,12 @@ enum Outcome {
     Refused(String),
 }
 
-async fn by_strategic(server: &ApiServer, sample: &Sample, way: &[Step], field: Field) -> Outcome {
+async fn by_strategic(
+    server: &ApiServer,
+    sample: &Sample,
+    way: &[MergeStep],
+    field: Field,
+) -> Outcome {
     let (object, path) = fresh(server, sample, way, field.1).await;
     let [one, two] = entries(field);
     let mut last = Value::Null;
@@ -332,7 +342,7 @@ async fn by_strategic(server: &ApiServer, sample: &Sample, way: &[Step], field: 
     outcome(found(&last, way, field.1), &one, &two, &last)
 }
 
-async fn by_apply(server: &ApiServer, sample: &Sample, way: &[Step], field: Field) -> Outcome {
+async fn by_apply(server: &ApiServer, sample: &Sample, way: &[MergeStep], field: Field) -> Outcome {
     let (object, path) = fresh(server, sample, way, field.1).await;
     let [one, two] = entries(field);
     let mut last = Value::Null;
@@ -377,7 +387,7 @@ async fn every_list_is_merged_by_its_schema() {
         .await;
     }
     // The kinds with each list, and the paths to it.
-    let mut places: BTreeMap<Field, Vec<(&Sample, Vec<Step>)>> = BTreeMap::new();
+    let mut places: BTreeMap<Field, Vec<(&Sample, Vec<MergeStep>)>> = BTreeMap::new();
     for sample in &samples {
         let (_, api_version) = sample.prefix.split_once('/').expect("api or apis");
         let schema = schema_name_of(api_version, sample.kind);

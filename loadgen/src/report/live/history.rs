@@ -31,7 +31,7 @@ pub(super) struct Sample {
 
 /// The progress of a phase at one time.
 #[derive(Clone, Copy, Debug)]
-struct Step {
+struct Point {
     at: f64,
     phase: usize,
     done: u64,
@@ -58,7 +58,7 @@ pub(super) struct History {
     pub(super) samples: Vec<Sample>,
     /// Minimum seconds between two samples, except before the last one.
     every: f64,
-    recent: VecDeque<Step>,
+    recent: VecDeque<Point>,
     /// The current phase; `None` before the first progress.
     pub(super) phase: Option<Phase>,
     /// Earlier phases, with the seconds that each took.
@@ -72,7 +72,7 @@ impl History {
         self.follow_phase(at, progress);
         self.engine_seconds = progress.engine_seconds;
         let changes = progress.created + progress.deleted;
-        self.recent.push_back(Step {
+        self.recent.push_back(Point {
             at,
             phase: progress.phase_index,
             done: progress.done,
@@ -166,7 +166,7 @@ impl History {
     /// Estimates the seconds of real time until the phase is done.
     pub(super) fn seconds_left(&self) -> Option<f64> {
         let phase = self.phase.as_ref()?;
-        let of_phase = |step: &Step| step.phase == phase.index;
+        let of_phase = |step: &Point| step.phase == phase.index;
         let pace = self.per_second(PACE_SECONDS, of_phase, |step| step.done)?;
         let left = phase.total.checked_sub(phase.done)?;
         // If no pods are left, the phase waits for something else.
@@ -177,8 +177,8 @@ impl History {
     fn per_second(
         &self,
         seconds: f64,
-        counts: impl Fn(&Step) -> bool,
-        figure: impl Fn(&Step) -> u64,
+        counts: impl Fn(&Point) -> bool,
+        figure: impl Fn(&Point) -> u64,
     ) -> Option<f64> {
         let last = self.recent.back()?;
         let before = self.recent.len() - 1;

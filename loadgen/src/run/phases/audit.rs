@@ -13,7 +13,7 @@ use podstorm::intern::FIXED_STATE;
 use podstorm_apiserver::{Cluster, ListOptions};
 use podstorm_objects::{ObjectMeta, Pod, Uid};
 
-use crate::workloads::{self, Counts, Demand, Workload};
+use crate::workloads::{self, Demand, StatusCounts, Workload};
 
 /// Reports whether a workload's status describes individual pods, not only their number.
 pub(super) fn audits_pods(workload: Workload) -> bool {
@@ -84,7 +84,7 @@ pub(super) fn audit(
             return;
         };
         let ready = replicas - unready.min(may_be_unready);
-        let wanted = Counts {
+        let wanted = StatusCounts {
             replicas,
             ready,
             available: ready,

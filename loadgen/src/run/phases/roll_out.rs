@@ -23,7 +23,7 @@ pub(super) struct Pair {
 
 /// The state of a pair.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Counts {
+struct PairCounts {
     old: i32,
     new: i32,
     new_available: i32,
@@ -33,8 +33,8 @@ struct Counts {
 /// Returns the new scales of old and new, computed like a rollout controller: the new one grows
 /// into the space that `surge` allows; the old one shrinks by the available pods above the minimum,
 /// starting with its own unavailable pods.
-fn next_scales(counts: Counts, share: i32, surge: i32, unavailable: i32) -> (i32, i32) {
-    let Counts {
+fn next_scales(counts: PairCounts, share: i32, surge: i32, unavailable: i32) -> (i32, i32) {
+    let PairCounts {
         old,
         new,
         new_available,
@@ -153,7 +153,7 @@ impl Driver {
         if old.gone || new.gone {
             return false;
         }
-        let counts = Counts {
+        let counts = PairCounts {
             old: old.desired,
             new: new.desired,
             new_available: new.available(),
@@ -187,7 +187,7 @@ mod tests {
             let (mut old, mut new, mut rounds) = (share, 0, 0);
             while old > 0 || new < share {
                 // All requested pods exist and are available.
-                let counts = Counts {
+                let counts = PairCounts {
                     old,
                     new,
                     new_available: new,
@@ -207,14 +207,14 @@ mod tests {
 
     #[test]
     fn unavailable_pods_hold_back_the_old_workload() {
-        let counts = Counts {
+        let counts = PairCounts {
             old: 8,
             new: 5,
             new_available: 0,
             old_available: 8,
         };
         assert_eq!(next_scales(counts, 10, 3, 2), (8, 5));
-        let better = Counts {
+        let better = PairCounts {
             new_available: 5,
             ..counts
         };

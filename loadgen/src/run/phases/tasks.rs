@@ -7,7 +7,7 @@ use podstorm_objects::{Kind, Now};
 
 use super::driver::Driver;
 use crate::scenario::load_shape::{LoadShape, Schedule};
-use crate::scenario::{Amount, Phase as PhasePlan, Scale, Scenario, Step, Which};
+use crate::scenario::{Amount, Phase as PhasePlan, Scale, Scenario, ScenarioStep, Which};
 
 /// The most writes in one run.
 pub(super) const WRITES_PER_RUN: u32 = 100;
@@ -25,10 +25,10 @@ pub(super) enum Action {
 
 /// Returns a scenario's phases with their names filled in and repeated steps expanded.
 pub(super) fn plan(scenario: &Scenario, burst: u32) -> Arc<[PhasePlan]> {
-    fn write_out(steps: &[Step], all: &mut Vec<Step>) {
+    fn write_out(steps: &[ScenarioStep], all: &mut Vec<ScenarioStep>) {
         for step in steps {
             match step {
-                Step::Repeat(repeat) => {
+                ScenarioStep::Repeat(repeat) => {
                     for _ in 0..repeat.times.0 {
                         write_out(&repeat.steps, all);
                     }
@@ -51,31 +51,31 @@ pub(super) fn plan(scenario: &Scenario, burst: u32) -> Arc<[PhasePlan]> {
 
 impl Driver {
     /// Does one action of a step.
-    pub(super) fn act(&mut self, step: &Step, begun_ns: i64, now: Now) -> Action {
+    pub(super) fn act(&mut self, step: &ScenarioStep, begun_ns: i64, now: Now) -> Action {
         let size = &self.settings.size;
         if self.shares.is_some()
             && matches!(
                 step,
-                Step::Create(..)
-                    | Step::CreateNamespaces
-                    | Step::CreateOwnedPods
-                    | Step::WriteStatuses
+                ScenarioStep::Create(..)
+                    | ScenarioStep::CreateNamespaces
+                    | ScenarioStep::CreateOwnedPods
+                    | ScenarioStep::WriteStatuses
             )
         {
             // The files brought them.
             return Action::Done;
         }
         match step {
-            Step::CreateNamespaces => {
+            ScenarioStep::CreateNamespaces => {
                 let count = size.namespaces;
                 self.each(count, |driver, number| driver.create_namespace(number, now))
             }
-            Step::CreateNodes => {
+            ScenarioStep::CreateNodes => {
                 let count = size.nodes;
                 self.each(count, |driver, number| driver.create_node(number, now))
             }
-            Step::LoadInput => self.load_input(now),
-            Step::SetImage(set) => {
+            ScenarioStep::LoadInput => self.load_input(now),
+            ScenarioStep::SetImage(set) => {
                 let set = *set;
                 let count = self.how_many(set.of);
                 self.each_due(
@@ -89,54 +89,58 @@ impl Driver {
                     },
                 )
             }
-            Step::CreateOwnedPods => self.create_pods(true, now),
-            Step::CreateBarePods => self.create_pods(false, now),
-            Step::WriteStatuses => {
+            ScenarioStep::CreateOwnedPods => self.create_pods(true, now),
+            ScenarioStep::CreateBarePods => self.create_pods(false, now),
+            ScenarioStep::WriteStatuses => {
                 let count = self.generated.len() as u64;
                 self.each(count, |driver, number| driver.write_status(number, now))
             }
-            Step::StartController => self.start_controllers(now),
-            Step::Scale(scale) => {
+            ScenarioStep::StartController => self.start_controllers(now),
+            ScenarioStep::Scale(scale) => {
                 let scale = *scale;
                 let count = self.how_many(scale.of);
                 self.each_due(count, scale.load, begun_ns, now, |driver, number| {
                     driver.scale(number, count, &scale, now)
                 })
             }
-            Step::Touch(some) => {
+            ScenarioStep::Touch(some) => {
                 let count = self.how_many(some.of);
                 self.each_due(count, some.load, begun_ns, now, |driver, number| {
                     driver.touch(number, now)
                 })
             }
-            Step::Recreate(some) => {
+            ScenarioStep::Recreate(some) => {
                 let count = self.how_many(some.of);
                 self.each_due(count, some.load, begun_ns, now, |driver, number| {
                     driver.recreate(number, now)
                 })
             }
-            Step::RollOut(roll_out) => self.roll_out(*roll_out, begun_ns, now),
-            Step::Churn(churn) => self.churn(*churn, begun_ns, now),
-            Step::DeletePods(pods) => self.at_random(*pods, begun_ns, now, Driver::delete_one),
-            Step::DeleteUnreadyPods => self.delete_unready(now),
-            Step::RelabelPods(pods) => self.at_random(*pods, begun_ns, now, Driver::relabel_one),
-            Step::StopNodes(some) => self.stop_nodes(*some),
-            Step::RestoreNodes => self.restore_nodes(),
-            Step::DeleteNodes(some) => self.delete_nodes(*some, now),
-            Step::DrainNodes(some) => self.drain_nodes(*some, now),
-            Step::CreateBudgets(budgets) => {
+            ScenarioStep::RollOut(roll_out) => self.roll_out(*roll_out, begun_ns, now),
+            ScenarioStep::Churn(churn) => self.churn(*churn, begun_ns, now),
+            ScenarioStep::DeletePods(pods) => {
+                self.at_random(*pods, begun_ns, now, Driver::delete_one)
+            }
+            ScenarioStep::DeleteUnreadyPods => self.delete_unready(now),
+            ScenarioStep::RelabelPods(pods) => {
+                self.at_random(*pods, begun_ns, now, Driver::relabel_one)
+            }
+            ScenarioStep::StopNodes(some) => self.stop_nodes(*some),
+            ScenarioStep::RestoreNodes => self.restore_nodes(),
+            ScenarioStep::DeleteNodes(some) => self.delete_nodes(*some, now),
+            ScenarioStep::DrainNodes(some) => self.drain_nodes(*some, now),
+            ScenarioStep::CreateBudgets(budgets) => {
                 let count = self.tracker.owners.len() as u64;
                 let most = budgets.max_unavailable;
                 self.each(count, |driver, number| {
                     driver.create_budget(number, most, now)
                 })
             }
-            Step::RejectPods(some) => self.reject_pods(*some),
-            Step::AcceptPods => self.accept_pods(),
-            Step::SetPodQuota(quota) => self.set_pod_quota(Some(quota.per_namespace), now),
-            Step::RemovePodQuota => self.set_pod_quota(None, now),
-            Step::DeleteNamespaces(some) => self.delete_namespaces(some.namespaces, now),
-            Step::Wait(time) => {
+            ScenarioStep::RejectPods(some) => self.reject_pods(*some),
+            ScenarioStep::AcceptPods => self.accept_pods(),
+            ScenarioStep::SetPodQuota(quota) => self.set_pod_quota(Some(quota.per_namespace), now),
+            ScenarioStep::RemovePodQuota => self.set_pod_quota(None, now),
+            ScenarioStep::DeleteNamespaces(some) => self.delete_namespaces(some.namespaces, now),
+            ScenarioStep::Wait(time) => {
                 let end_ns = begun_ns.saturating_add(time.0);
                 if now.mono_ns < end_ns {
                     Action::Wait(end_ns)
@@ -144,15 +148,15 @@ impl Driver {
                     Action::Done
                 }
             }
-            Step::StallWatch(stream) => self.stall_watch(*stream),
-            Step::ReleaseWatch(stream) => self.release_watch(*stream),
-            Step::RelistWatch(stream) => self.relist_watch(*stream),
-            Step::LosePodEvents(some) => {
+            ScenarioStep::StallWatch(stream) => self.stall_watch(*stream),
+            ScenarioStep::ReleaseWatch(stream) => self.release_watch(*stream),
+            ScenarioStep::RelistWatch(stream) => self.relist_watch(*stream),
+            ScenarioStep::LosePodEvents(some) => {
                 let events = some.events.of_any(size.pods);
                 self.lose_pod_events(events)
             }
-            Step::LoseAnswers(lose) => self.lose_answers(*lose),
-            Step::Create(kind, create) => {
+            ScenarioStep::LoseAnswers(lose) => self.lose_answers(*lose),
+            ScenarioStep::Create(kind, create) => {
                 let (first, all) = size.numbers_of(*kind);
                 let count = create.of.resolve(all);
                 self.each_due(count, create.load, begun_ns, now, |driver, number| {
@@ -161,7 +165,7 @@ impl Driver {
                     driver.create((first + number, replicas), *kind, create, now)
                 })
             }
-            Step::Repeat(_) => unreachable!("repeated steps are expanded in a plan"),
+            ScenarioStep::Repeat(_) => unreachable!("repeated steps are expanded in a plan"),
         }
     }
 

@@ -18,8 +18,8 @@ use super::explain::{Asked, Explanation};
 use super::flags::{Flag, FlagValues, Form};
 use super::objects::{Objects, change_spec, members, recreated};
 use super::{
-    Counts, Demand, Findings, Gates, LaboratoryWorkload, Limits, NameFlag, OwnsPods, Part,
-    Progress, RollsOut, Sizes,
+    Demand, Findings, Gates, LaboratoryWorkload, Limits, NameFlag, OwnsPods, Part, Progress,
+    RollsOut, Sizes, StatusCounts,
 };
 use crate::input::InputObject;
 use crate::owned_pods::PodsByOwner;
@@ -166,7 +166,7 @@ impl OwnsPods for StatefulSets {
         let course = Course::from_object(object)?;
         Some(Demand {
             replicas: int32(course.replicas),
-            status: Counts {
+            status: StatusCounts {
                 replicas: int32(course.pods),
                 ready: int32(course.ready),
                 available: int32(course.available),

@@ -31,7 +31,10 @@ const BUGS: [(&str, &str); 16] = [
     ),
     ("m10-lost-answers", "5  pods created in excess"),
     ("m11-delete-by-name", "1  deletes that hit a pod other"),
-    ("m12-expectation-by-name", "1  deletes that left too few pods"),
+    (
+        "m12-expectation-by-name",
+        "1  deletes that left too few pods",
+    ),
     ("m13-no-active-pods", "4  statuses rejected as invalid"),
     ("m14-gone-pod", "2  pods counted again"),
     ("m15-orphans-kept", "684  longest time that an ended pod"),

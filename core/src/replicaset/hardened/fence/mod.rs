@@ -11,13 +11,13 @@ use podstorm_runtime::intern::KeyId;
 use podstorm_runtime::limits::{EXPECTATIONS_TIMEOUT_NS, HARDENED_RETRY_MAX_NS};
 use podstorm_runtime::slow_start::SlowStart;
 
-use super::super::sync::{Outcome, Sync, SyncErrorClass, SyncStage};
+use super::super::sync::{Outcome, ReplicaSetSync, SyncErrorClass, SyncStage};
 use super::super::{Controller, Step};
 
 impl Controller {
     /// Stops a sync at its start unless the caches pass the read-your-writes check and the fence.
     #[inline(never)]
-    pub(in super::super) fn stop_at_fence(&self, sync: &mut Sync) -> Option<Step> {
+    pub(in super::super) fn stop_at_fence(&self, sync: &mut ReplicaSetSync) -> Option<Step> {
         // The end of this sync depends on its own successes, so the last sync's are cleared.
         sync.slow_start = SlowStart::new(0, 1);
         let unread = self.guard.unread(&sync.key);
@@ -29,7 +29,7 @@ impl Controller {
 
     /// Handles the versions read at the start of the sync. Stops the sync if a read failed or the
     /// caches have not reached the versions.
-    pub(in super::super) fn fence_read(&self, sync: &mut Sync) -> Option<Step> {
+    pub(in super::super) fn fence_read(&self, sync: &mut ReplicaSetSync) -> Option<Step> {
         sync.require_answers();
         let key = sync.key;
         let owner = self.owners.get(key);
@@ -47,7 +47,7 @@ impl Controller {
         stopped
     }
 
-    fn stop_if_caches_lag(&self, sync: &mut Sync) -> Option<Step> {
+    fn stop_if_caches_lag(&self, sync: &mut ReplicaSetSync) -> Option<Step> {
         let checked = match self.guard.check(&sync.key, self.stores()) {
             Ok(checked) => checked,
             Err(stale) => return Some(sync.postpone(&stale)),
@@ -67,7 +67,7 @@ impl Controller {
     }
 
     /// Reports whether a cache went back to an older list while the pods were counted.
-    pub(super) fn is_rewound(&self, sync: &Sync) -> bool {
+    pub(super) fn is_rewound(&self, sync: &ReplicaSetSync) -> bool {
         let checked = sync.checked.as_ref();
         checked.is_some_and(|checked| self.guard.is_behind(checked, self.stores()))
     }
@@ -89,7 +89,7 @@ impl Controller {
 
     /// Ends a sync. Reads the versions first if the outcome of a write is unknown.
     #[inline(never)]
-    pub(super) fn end_sync(&self, sync: &mut Sync, now: Now) -> Step {
+    pub(super) fn end_sync(&self, sync: &mut ReplicaSetSync, now: Now) -> Step {
         let unknown = std::mem::take(&mut sync.unknown);
         if self.hardened.policy.fence_unknown_outcomes && !unknown.is_empty() {
             return self.read_versions(SyncStage::ReadingLastFence, &unknown, sync);
@@ -121,7 +121,7 @@ impl Controller {
     }
 
     /// Handles the versions read at the end of the sync.
-    pub(in super::super) fn last_fence_read(&self, uid: &Uid, sync: &mut Sync) -> Step {
+    pub(in super::super) fn last_fence_read(&self, uid: &Uid, sync: &mut ReplicaSetSync) -> Step {
         sync.require_answers();
         let (requests, answers) = (&sync.requests, &mut sync.answers);
         let read = self.guard.read_last(sync.key, uid, requests, answers);
@@ -133,7 +133,7 @@ impl Controller {
         }
     }
 
-    fn read_versions(&self, stage: SyncStage, kinds: &Kinds, sync: &mut Sync) -> Step {
+    fn read_versions(&self, stage: SyncStage, kinds: &Kinds, sync: &mut ReplicaSetSync) -> Step {
         sync.request(stage, self.guard.reads(kinds))
     }
 }
@@ -141,7 +141,7 @@ impl Controller {
 /// Fails a sync during which a cache went back to an older list. The counted pods may be older than
 /// the versions that were checked.
 #[cold]
-pub(super) fn stop_rewound(sync: &mut Sync) -> Step {
+pub(super) fn stop_rewound(sync: &mut ReplicaSetSync) -> Step {
     sync.claim = None;
     let message = "the cache was replaced by an older list during the sync".to_owned();
     sync.fail(SyncErrorClass::Consistency(Kind::POD), message)

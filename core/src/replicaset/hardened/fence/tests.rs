@@ -174,7 +174,7 @@ fn nothing_is_counted_before_the_caches_reach_the_start() {
 fn two_workers_may_read_the_start_concurrently() {
     let mut harness = Harness::before_first_sync(Kind::REPLICA_SET, Hardened, 0);
     let other = harness.controller.owners().intern("ns", "other");
-    let mut second = super::super::super::Sync::default();
+    let mut second = super::super::super::ReplicaSetSync::default();
     assert_eq!(harness.begin(), Progress::Waiting);
     let step = harness.controller.begin(other, &mut second, harness.now);
     assert_eq!(step, Step::Requests);

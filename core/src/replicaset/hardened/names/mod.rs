@@ -9,7 +9,7 @@ use podstorm_runtime::client::{Answer, Reason, Request};
 use podstorm_runtime::intern::KeyId;
 
 use super::super::owners::Owner;
-use super::super::sync::{Sync, SyncStage};
+use super::super::sync::{ReplicaSetSync, SyncStage};
 use super::super::{Controller, Step};
 use super::pending_creates::Holder;
 
@@ -128,7 +128,7 @@ impl Controller {
     /// Loads the names of creates with an unknown outcome into the sync. Must run before the pods
     /// are counted: a pod that gets one of these names later is not counted, and creating it again
     /// finds its name taken.
-    pub(super) fn load_pending_creates(&self, owner: &Owner, sync: &mut Sync, now: Now) {
+    pub(super) fn load_pending_creates(&self, owner: &Owner, sync: &mut ReplicaSetSync, now: Now) {
         let holder = |name: &CompactString| match self.pods().get(&owner.namespace, name) {
             None => Holder::None,
             Some(pod) => holder_of(owner, &pod),
@@ -143,7 +143,7 @@ impl Controller {
     /// Returns how many of the missing pods must not be created yet. A pod that does not count
     /// holds the name of a pending create, and the late create may replace that pod. Adds the key
     /// for the time when this is decided.
-    pub(super) fn held_back(&self, sync: &Sync, now: Now) -> usize {
+    pub(super) fn held_back(&self, sync: &ReplicaSetSync, now: Now) -> usize {
         if sync.pending.uncounted > 0 {
             self.queue
                 .add_after(sync.key, sync.pending.until_ns - now.mono_ns, now.mono_ns);
@@ -157,7 +157,7 @@ impl Controller {
     pub(in super::super) fn request_named_pods(
         &self,
         owner: &Arc<Owner>,
-        sync: &mut Sync,
+        sync: &mut ReplicaSetSync,
         size: usize,
     ) -> Step {
         let pod = owner.pod_from_template();

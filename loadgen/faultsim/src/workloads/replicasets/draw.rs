@@ -5,7 +5,7 @@ use podstorm_sim::faults::FaultClass;
 use super::kinds::{PlannedReplicaSet, WorkloadKind};
 use crate::action::{Action, Death, Dependents};
 use crate::dice::Dice;
-use crate::plan::Step;
+use crate::plan::TimedAction;
 
 /// One seed in this number has ReplicationControllers: half of these have nothing else, half have
 /// both kinds.
@@ -80,7 +80,7 @@ impl Dice {
         &mut self,
         objects: &[PlannedReplicaSet],
         drawn: &Drawn,
-    ) -> Vec<Step<Action>> {
+    ) -> Vec<TimedAction<Action>> {
         if !drawn.has_both_kinds() || self.random.bool() {
             return Vec::new();
         }
@@ -93,7 +93,7 @@ impl Dice {
                 like: first.name.clone(),
                 replicas: self.random.i32(0..=6),
             };
-            Step::of_user(0, action)
+            TimedAction::of_user(0, action)
         };
         others.map(beside).collect()
     }

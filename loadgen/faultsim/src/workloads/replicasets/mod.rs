@@ -28,7 +28,7 @@ use podstorm_sim::faults::{Call, FaultClass, StreamKind};
 use crate::action::{Action, OwnerKind};
 use crate::bug::Bug;
 use crate::dice::{Dice, Odds};
-use crate::plan::{How, Step};
+use crate::plan::{How, TimedAction};
 use crate::simulation::{Ending, PodOwners, Simulation, Users};
 use crate::subject::{Schedule, Subject};
 pub use checker::SetChecker;
@@ -94,7 +94,7 @@ impl Subject for ReplicaSets {
         dice: &mut Dice,
         objects: &[PlannedReplicaSet],
         drawn: &mut draw::Drawn,
-    ) -> Vec<Step<Action>> {
+    ) -> Vec<TimedAction<Action>> {
         dice.beside(objects, drawn)
     }
 

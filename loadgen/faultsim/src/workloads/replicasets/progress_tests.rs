@@ -8,7 +8,7 @@ use fastrand::Rng;
 use podstorm::client::{Answer, Request};
 use podstorm::intern::KeyId;
 use podstorm::policy::Behaviour;
-use podstorm::replicaset::{Controller, Sync};
+use podstorm::replicaset::{Controller, ReplicaSetSync};
 use podstorm_apiserver::ClusterOptions;
 use podstorm_objects::{Kind, Now, Pod, ReplicaSet, Resource};
 use podstorm_sim::engine::fault_harness::FaultHarness;
@@ -73,7 +73,7 @@ impl Observer<Controller> for Watch {
 
     fn answered(&self, _: SyncId, _: &Request, _: &Answer, _: Now) {}
 
-    fn sync_ended(&self, sync: SyncId, _: &Controller, _: &Sync, now: Now) {
+    fn sync_ended(&self, sync: SyncId, _: &Controller, _: &ReplicaSetSync, now: Now) {
         let mut state = self.state();
         if let Some((name, begun_ns)) = state.under_way.remove(&sync) {
             state.syncs.push((name, begun_ns, now.mono_ns));

@@ -22,7 +22,7 @@ use podstorm_objects::{Pod, ReplicaSet, Uid};
 use super::kinds;
 use super::model::{is_active, owns, said, selects};
 use crate::action::{Action, Death};
-use crate::plan::{PlannedCluster, Step};
+use crate::plan::{PlannedCluster, TimedAction};
 
 /// The server's state at one time.
 #[derive(Clone, Debug, Default)]
@@ -168,7 +168,7 @@ pub(super) struct Lockstep {
 impl Lockstep {
     /// Returns the model for a run without faults, if each user action takes place at one time.
     pub(super) fn new(
-        steps: &[Step<Action>],
+        steps: &[TimedAction<Action>],
         cluster: &PlannedCluster,
         behaviour: Behaviour,
     ) -> Option<Lockstep> {

@@ -83,7 +83,7 @@ fn one_of(kind: WorkloadKind) -> Schedule<ReplicaSets> {
     let scale = |at_ms, replicas| {
         let owner = "web".to_owned();
         let scale = Action::Scale { owner, replicas };
-        Step::of_user(at_ms, scale)
+        TimedAction::of_user(at_ms, scale)
     };
     schedule.steps = vec![scale(10_000, 8), scale(20_000, 2)];
     schedule
@@ -110,7 +110,7 @@ fn a_silent_replication_controller_watch_is_detected() {
         (WorkloadKind::ReplicationController, Some("L1")),
     ] {
         let mut schedule = one_of(kind);
-        let broken = Step {
+        let broken = TimedAction {
             at_ms: 5_000,
             class: Some(FaultClass::Compaction),
             action: Action::Break {
@@ -140,7 +140,10 @@ fn both_kinds_with_the_same_labels_share_the_orphans() {
                 owner: "web".to_owned(),
                 pods: 4,
             };
-            let steps = [Step::of_user(1_000, beside), Step::of_user(5_000, orphans)];
+            let steps = [
+                TimedAction::of_user(1_000, beside),
+                TimedAction::of_user(5_000, orphans),
+            ];
             schedule.steps.splice(0..0, steps);
             let verdict = caught(&schedule, behaviour);
             assert_eq!(verdict.violation, None);

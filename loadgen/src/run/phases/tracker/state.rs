@@ -4,7 +4,7 @@ use compact_str::CompactString;
 use podstorm_objects::{Kind, ObjectMeta, Str};
 use smallvec::SmallVec;
 
-use crate::workloads::{Counts, OwnsPods, Workload, controller};
+use crate::workloads::{OwnsPods, StatusCounts, Workload, controller};
 
 /// An owner of pods.
 #[derive(Debug)]
@@ -23,7 +23,7 @@ pub(in crate::run::phases) struct Owner {
     pub(in crate::run::phases) unready: i32,
     /// Those of them that can't become ready: see `Tracker::stuck`.
     pub(super) stuck: i32,
-    pub(super) status: Counts,
+    pub(super) status: StatusCounts,
     /// Since when it differs from the desired state; unset while converged.
     pub(super) since_ns: Option<i64>,
     pub(super) converged: bool,
@@ -56,7 +56,7 @@ impl Owner {
             active: 0,
             unready: 0,
             stuck: 0,
-            status: Counts::default(),
+            status: StatusCounts::default(),
             since_ns: None,
             converged: false,
             gone: false,
@@ -98,7 +98,7 @@ impl Owner {
 
     /// Like `is_exact`, with `unready` pods that aren't ready.
     pub(super) fn is_exact_without(&self, unready: i32) -> bool {
-        let Counts {
+        let StatusCounts {
             replicas,
             ready,
             available,

@@ -37,7 +37,7 @@ use crate::units::{NS_PER_SECOND, duration_text};
 use crate::workloads::explain::{Asked as Question, Explanation, Layout};
 use crate::workloads::replicaset::explain as pods;
 use crate::workloads::replicaset::explain::find::{full_name, near_names, only, some_of};
-use words::Counts;
+use words::SyncView;
 
 /// The most syncs to show: a rollout of thousands of pods, one at a time, is cut off.
 const SYNCS_MAX: usize = 1_000;
@@ -66,7 +66,7 @@ pub(crate) struct Rollout {
     /// Existing problems: pods that can't become ready, conditions that report one.
     pub(crate) problems: Vec<String>,
     /// The steps, in order.
-    pub(crate) steps: Vec<Step>,
+    pub(crate) steps: Vec<ExplainedStep>,
     /// The final output of `kubectl rollout status`.
     pub(crate) end: String,
 }
@@ -74,7 +74,7 @@ pub(crate) struct Rollout {
 /// A sync with requests, or the condition for the next sync.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum Step {
+pub(crate) enum ExplainedStep {
     /// The requests of a sync, in order.
     Sync(Vec<Asked>),
     /// The condition for the next sync to continue.
@@ -207,13 +207,13 @@ pub(crate) fn explain(found: Found, image: Option<&str>, now: Now) -> Result<Rol
         let moved = asked.iter().any(|asked| asked.replicas.is_some());
         let is_over = asked.is_empty();
         if !is_over {
-            steps.push(Step::Sync(asked));
+            steps.push(ExplainedStep::Sync(asked));
         }
         if moved {
             continue;
         }
         match server.wait() {
-            Some(waits) => steps.push(Step::Waits(waits)),
+            Some(waits) => steps.push(ExplainedStep::Waits(waits)),
             None if is_over => break,
             None => {}
         }
@@ -224,7 +224,7 @@ pub(crate) fn explain(found: Found, image: Option<&str>, now: Now) -> Result<Rol
         if !asked.is_empty() {
             let passed = duration_text(i64::from(seconds) * NS_PER_SECOND);
             let waits = format!("waits until {passed} pass without progress");
-            steps.extend([Step::Waits(waits), Step::Sync(asked)]);
+            steps.extend([ExplainedStep::Waits(waits), ExplainedStep::Sync(asked)]);
         }
     }
     let end = match rollout_status(&server.deployment(), 0) {
@@ -328,7 +328,7 @@ impl Server {
     }
 
     /// Returns sizes and availability, as the controller counts them.
-    fn counts(&self) -> Counts {
+    fn counts(&self) -> SyncView {
         let (deployment, sets) = (self.deployment(), self.sets());
         let template = &deployment.spec.template;
         let form = TemplateForm::from_template(template);
@@ -337,7 +337,7 @@ impl Server {
             same_template(template, &form, own, &TemplateForm::from_template(own))
         };
         let sum = |of: fn(&ReplicaSet) -> i32| sets.iter().map(|set| of(set)).sum();
-        Counts {
+        SyncView {
             new: sets
                 .iter()
                 .find(is_new)

@@ -1,6 +1,6 @@
 //! Formats the answer for the terminal.
 
-use super::{Rollout, Step};
+use super::{ExplainedStep, Rollout};
 use crate::text::columns::columns;
 use crate::workloads::replicaset::explain::table::paragraph;
 use crate::workloads::replicaset::explain::words::counted;
@@ -19,7 +19,7 @@ pub(crate) fn render(rollout: &Rollout, wide: bool, width: u16) -> String {
     let (mut number, mut told) = (0, 0);
     for step in &rollout.steps {
         match step {
-            Step::Waits(until) => {
+            ExplainedStep::Waits(until) => {
                 // There may be no visible step between two waits.
                 rows.push(vec![
                     String::new(),
@@ -28,7 +28,7 @@ pub(crate) fn render(rollout: &Rollout, wide: bool, width: u16) -> String {
                     until.clone(),
                 ]);
             }
-            Step::Sync(asked) => {
+            ExplainedStep::Sync(asked) => {
                 number += 1;
                 for asked in asked {
                     let pods = match asked.replicas {

@@ -15,7 +15,7 @@ use crate::owned_pods::OwnedPods;
 use crate::workloads::replicaset::explain::words::pods;
 
 /// The state at the beginning of a sync.
-pub(super) struct Counts {
+pub(super) struct SyncView {
     pub(super) deployment: Arc<Deployment>,
     /// The ReplicaSet with the Deployment's template.
     pub(super) new: Option<String>,
@@ -28,7 +28,7 @@ pub(super) struct Counts {
 }
 
 /// Describes a request before it is carried out; `None` for a read.
-pub(super) fn asked(cluster: &Cluster, counts: &mut Counts, request: &Request) -> Option<Asked> {
+pub(super) fn asked(cluster: &Cluster, counts: &mut SyncView, request: &Request) -> Option<Asked> {
     let what = |name: &str, replicas, why: String| {
         Some(Asked {
             request: RequestInfo::from_request(request).to_string(),
@@ -94,7 +94,7 @@ pub(super) fn asked(cluster: &Cluster, counts: &mut Counts, request: &Request) -
     }
 }
 
-impl Counts {
+impl SyncView {
     /// Describes why the new ReplicaSet grows from one size to another.
     fn growth(&self, from: i32, to: i32) -> String {
         let (replicas, surge) = (self.deployment.replicas(), max_surge(&self.deployment));

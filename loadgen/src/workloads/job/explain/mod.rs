@@ -10,7 +10,7 @@ use std::io::{self, Write};
 use std::sync::Arc;
 
 use anyhow::{Result, bail};
-use podstorm::job::decisions::{Decisions, RemovalRule, Step, decide};
+use podstorm::job::decisions::{Decisions, PlannedChange, RemovalRule, decide};
 use podstorm::job::pod::{Rank, completion_index};
 use podstorm_objects::{DynamicObject, Kind, Now, Pod, Uid};
 use serde::Serialize;
@@ -203,7 +203,7 @@ fn removals(found: &Found, decisions: &Decisions, to: i64, now: Now) -> Vec<Remo
     let mut pods = found.pods.clone();
     let mut removed: Vec<(usize, Arc<Pod>, RemovalRule)> = Vec::new();
     let mut sync = 0;
-    while let Step::Delete(now_removed) = decide(&job, &pods, now).step
+    while let PlannedChange::Delete(now_removed) = decide(&job, &pods, now).step
         && !now_removed.is_empty()
     {
         sync += 1;

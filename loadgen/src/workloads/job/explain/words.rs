@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use podstorm::job::decisions::{Decisions, RemovalRule, Retry, Skipped, Step};
+use podstorm::job::decisions::{Decisions, PlannedChange, RemovalRule, Retry, Skipped};
 use podstorm::job::pod::{Rank, TRACKING_FINALIZER};
 use podstorm_objects::{DynamicObject, Now, Pod};
 use podstorm_sim::nodes::{problem, why_unready};
@@ -92,17 +92,17 @@ pub(super) fn next(decisions: &Decisions, now: Now) -> Vec<Finding> {
         (None, None) => {}
     }
     let next = match &decisions.step {
-        Step::Delete(removed) if removed.is_empty() => {
+        PlannedChange::Delete(removed) if removed.is_empty() => {
             finding("suspended", "no pod is active, and none is created")
         }
-        Step::Delete(removed) => {
+        PlannedChange::Delete(removed) => {
             let why = format!("deletes {}", counted(removed.len() as u64, "pod"));
             finding(removed[0].1.as_str(), why)
         }
-        Step::Create { count: 0, .. } => {
+        PlannedChange::Create { count: 0, .. } => {
             finding("back-off", "creates no pod: every index that is left waits")
         }
-        Step::Create { count, indexes } => {
+        PlannedChange::Create { count, indexes } => {
             let of = match indexes.is_empty() {
                 true => String::new(),
                 false => format!(" of the indexes {}", listed(indexes)),
@@ -116,7 +116,7 @@ pub(super) fn next(decisions: &Decisions, now: Now) -> Vec<Finding> {
                 format!("creates {}{of}: {room}", counted(*count as u64, "pod")),
             )
         }
-        Step::Wait { left_ns, indexes } => {
+        PlannedChange::Wait { left_ns, indexes } => {
             let because = match &indexes[..] {
                 [] => String::new(),
                 [index] => format!(
@@ -141,7 +141,7 @@ pub(super) fn next(decisions: &Decisions, now: Now) -> Vec<Finding> {
                 )
             }
         }
-        Step::Nothing => finding("none", "creates and deletes no pod"),
+        PlannedChange::Nothing => finding("none", "creates and deletes no pod"),
     };
     vec![next]
 }

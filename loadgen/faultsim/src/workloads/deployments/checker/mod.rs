@@ -8,7 +8,7 @@ use podstorm::client::{Answer, Request};
 use podstorm::deployment;
 use podstorm::driver::AsyncSync;
 use podstorm::intern::KeyId;
-use podstorm::replicaset::{Controller, Sync};
+use podstorm::replicaset::{Controller, ReplicaSetSync};
 use podstorm_apiserver::{Change, Cluster, Commit, CommitObserver};
 use podstorm_objects::{Deployment, DeploymentCondition, Kind, Now, Pod, Reason, ReplicaSet, Uid};
 use podstorm_sim::engine::fault_harness::FaultHarness;
@@ -246,7 +246,7 @@ impl Observer<Controller> for RolloutChecker {
         self.checker.answered(sync, request, answer, now);
     }
 
-    fn sync_ended(&self, sync: SyncId, controller: &Controller, state: &Sync, now: Now) {
+    fn sync_ended(&self, sync: SyncId, controller: &Controller, state: &ReplicaSetSync, now: Now) {
         self.checker.sync_ended(sync, controller, state, now);
     }
 }

@@ -7,7 +7,7 @@ use podstorm::client::{Answer, Request};
 use podstorm::informer::AnyInformer;
 use podstorm::intern::KeyId;
 use podstorm::policy::Behaviour;
-use podstorm::replicaset::{Controller, ControllerOptions, ReplicaSets, Sync};
+use podstorm::replicaset::{Controller, ControllerOptions, ReplicaSetSync, ReplicaSets};
 use podstorm_apiserver::{Change, Commit, CommitObserver};
 use podstorm_objects::{AnyObject, Kind, Now, Pod, ReplicaSet, Resource, Uid};
 use podstorm_sim::engine::observer::{Observer, Origin, Origins, SyncId};
@@ -209,7 +209,7 @@ impl CheckerHarness {
 
     pub(super) fn ended(&self, sync: SyncId) {
         self.checker
-            .sync_ended(sync, &self.controller, &Sync::default(), NOW);
+            .sync_ended(sync, &self.controller, &ReplicaSetSync::default(), NOW);
     }
 }
 

@@ -21,7 +21,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use podstorm::client::{Answer, Request};
 use podstorm::intern::KeyId;
 use podstorm::policy::Behaviour;
-use podstorm::replicaset::{Controller, Outcome, Sync, as_replica_set};
+use podstorm::replicaset::{Controller, Outcome, ReplicaSetSync, as_replica_set};
 use podstorm_apiserver::{Commit, CommitObserver};
 use podstorm_objects::{AnyObject, Kind, Now};
 use podstorm_sim::engine::fault_harness::FaultHarness;
@@ -31,7 +31,7 @@ use podstorm_sim::faults::BatchPosition;
 use super::reference::{Lockstep, Snapshot};
 use crate::action::Action;
 use crate::invariants::{Checked, Checker, Oracle, short};
-use crate::plan::{How, PlannedCluster, Step};
+use crate::plan::{How, PlannedCluster, TimedAction};
 use crate::simulation::{Simulation, Watcher};
 use crate::verdict::{Conditions, Verdict};
 use metrics::Metrics;
@@ -82,7 +82,7 @@ impl SetChecker {
     /// Compares the run with the reference model, if the model can follow these steps.
     pub(super) fn follow(
         &self,
-        steps: &[Step<Action>],
+        steps: &[TimedAction<Action>],
         cluster: &PlannedCluster,
         behaviour: Behaviour,
     ) {
@@ -282,7 +282,7 @@ impl Observer<Controller> for SetChecker {
         }
     }
 
-    fn sync_ended(&self, sync: SyncId, _controller: &Controller, state: &Sync, now: Now) {
+    fn sync_ended(&self, sync: SyncId, _controller: &Controller, state: &ReplicaSetSync, now: Now) {
         #[cfg(test)]
         super::planted_tests::sync_ended(_controller, state.key(), now);
         let outcome = state.outcome();
