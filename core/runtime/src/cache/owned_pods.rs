@@ -140,8 +140,7 @@ impl OwnedPods {
     /// Returns the number of pods.
     #[inline]
     pub fn pod_count(&self) -> usize {
-        // Acquire: pairs with the Release in `set_pod_count`. A caller that a new pod has woken
-        // finds it counted.
+        // Acquire: pairs with the Release in `set_pod_count`. A caller woken by a pod finds it counted.
         self.pod_count.load(Ordering::Acquire)
     }
 
@@ -407,8 +406,7 @@ impl Members {
         self.look_up(labels).0
     }
 
-    /// As [`label_set_of`](Self::label_set_of), and returns the hash of the labels if it was
-    /// computed.
+    /// As [`label_set_of`](Self::label_set_of), and returns the labels' hash if it was computed.
     #[inline]
     fn look_up(&self, labels: &Labels) -> (Option<u32>, Option<u64>) {
         let first = self.label_sets.first();
@@ -494,8 +492,7 @@ impl Members {
     /// Appends the seconds after `cutoff` in which pods became ready to `later`, in order, each
     /// with its number of pods.
     ///
-    /// O(pods) at the first call and when the cutoff goes back, otherwise O(seconds after the
-    /// cutoff).
+    /// O(pods) at the first call and when the cutoff goes back, else O(seconds after the cutoff).
     #[inline]
     pub fn ready_by(&mut self, label_set: u32, cutoff: Time, later: &mut Vec<(Time, u32)>) -> u32 {
         let set = &mut self.label_sets[label_set as usize];
