@@ -264,7 +264,10 @@ fn unreadable_measurements_never_pass() {
         ("", unreadable),
         ("{}", unreadable),
         ("[1]", unreadable),
-        (&measurement(-1.0, 0.0), "invalid count of queue/cycle/1: -1"),
+        (
+            &measurement(-1.0, 0.0),
+            "invalid count of queue/cycle/1: -1",
+        ),
     ] {
         place.measure(text);
         expect(&place.gate(&[]), 2, &[word]);
