@@ -140,7 +140,7 @@ impl OwnedPods {
     /// Returns the number of pods.
     #[inline]
     pub fn pod_count(&self) -> usize {
-        // Acquire: pairs with the Release in `set_pod_count`. A caller woken by a pod sees it counted.
+        // Acquire: pairs with the Release in `set_pod_count`. A caller woken by a pod sees it.
         self.pod_count.load(Ordering::Acquire)
     }
 
