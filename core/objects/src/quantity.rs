@@ -12,7 +12,7 @@ pub struct Quantity {
     nanos: i128,
 }
 
-/// A text that is not a resource quantity, or a quantity that is too large.
+/// The error for a string that is not a resource quantity, or is one that is too large.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("not a resource quantity")]
 pub struct QuantityError;
@@ -23,7 +23,7 @@ impl Quantity {
     /// Reads a quantity from JSON: a string or a plain number.
     ///
     /// # Errors
-    /// Fails for any other value.
+    /// Fails for any other value, and for a string that is not a quantity.
     pub fn from_json(value: &Value) -> Result<Quantity, QuantityError> {
         match value {
             Value::String(text) => text.parse(),
@@ -32,10 +32,10 @@ impl Quantity {
         }
     }
 
-    /// Like [`from_json`](Quantity::from_json), for a value of a tape.
+    /// Like [`from_json`](Quantity::from_json), for a value on a tape.
     ///
     /// # Errors
-    /// Fails for any other value.
+    /// Fails as [`from_json`](Quantity::from_json) does.
     pub fn read(value: JsonValue<'_>) -> Result<Quantity, QuantityError> {
         match value.as_str() {
             Some(text) => text.parse(),
@@ -87,7 +87,7 @@ impl Quantity {
         }
     }
 
-    /// Returns how many times another amount, which must be above zero, fits into this one.
+    /// Returns how many times `other`, which must be above zero, fits into this amount.
     pub const fn whole_times(self, other: Quantity) -> i128 {
         self.nanos.div_euclid(other.nanos)
     }
@@ -97,7 +97,7 @@ impl Quantity {
         self.nanos as f64 / NANO as f64
     }
 
-    /// Returns the amount as text, with the type of suffix that another quantity's text has.
+    /// Returns the amount as a string with the type of suffix that `other`, a quantity, uses.
     pub fn text_like(self, other: &str) -> String {
         spelled(self.nanos, other)
     }
@@ -111,15 +111,15 @@ impl FromStr for Quantity {
     }
 }
 
-/// Returns a quantity in the canonical form of servers: no fraction, the smallest exponent, and the
-/// type of suffix that it had. `None` for an invalid text.
+/// Returns a quantity in the canonical form of servers: no fraction, the largest possible exponent,
+/// and a suffix of the same type. `None` if `text` is not a quantity.
 ///
 /// Source: `CanonicalizeBytes` of apimachinery's `resource.Quantity`.
 pub fn canonical_quantity(text: &str) -> Option<String> {
     Some(spelled(parse(text)?.nanos, text))
 }
 
-/// Like [`canonical_quantity`], but rounded up to thousandths, as amounts of resources are.
+/// Like [`canonical_quantity`], but rounded up to thousandths, as servers round resource amounts.
 pub fn milli_quantity(text: &str) -> Option<String> {
     const MILLI: i128 = NANO / 1000;
     let nanos = parse(text)?.nanos;
@@ -127,8 +127,8 @@ pub fn milli_quantity(text: &str) -> Option<String> {
     Some(spelled(up, text))
 }
 
-/// Reports, by a quick test, whether a quantity is in its [canonical](canonical_quantity) form.
-/// Recognizes all common canonical forms.
+/// Quickly checks whether a quantity is in its [canonical](canonical_quantity) form. Recognizes all
+/// common canonical forms, but not every one.
 pub fn is_canonical_quantity(text: &str) -> bool {
     const DIGITS_MAX: usize = 18;
     let digits = text.bytes().take_while(u8::is_ascii_digit).count();
@@ -143,7 +143,7 @@ pub fn is_canonical_quantity(text: &str) -> bool {
     }
 }
 
-/// Formats an amount with the type of suffix that `text` has.
+/// Formats an amount with the type of suffix that `text` uses.
 fn spelled(nanos: i128, text: &str) -> String {
     let suffix = text.trim_start_matches(|c: char| c.is_ascii_digit() || "+-.".contains(c));
     let units = nanos.div_euclid(NANO) + i128::from(nanos.rem_euclid(NANO) != 0);
@@ -182,7 +182,7 @@ fn parse(text: &str) -> Option<Quantity> {
     if (whole.is_empty() && fraction.is_empty()) || fraction.contains('.') {
         return None;
     }
-    // Nanos per unit of the suffix, as a power of ten or a multiple.
+    // Nanos per unit of the suffix, as the fraction `times / over`.
     let (times, mut over) = match suffix {
         "n" => (1, 1),
         "u" => (1_000, 1),
@@ -268,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn other_texts_are_refused() {
+    fn invalid_quantities_are_refused() {
         for text in [
             "", "x", "1.2.3", "1 k", "k", "-", "--1", "1kk", "1e99", "e3", "1e",
         ] {
@@ -301,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn the_quick_test_agrees_with_the_canonical_form() {
+    fn the_quick_check_accepts_only_canonical_forms() {
         for number in ["0", "1", "00", "7000", "1024", "2048", "1500", "3000000"] {
             for suffix in ["", "m", "k", "M", "G", "Ki", "Mi", "Gi", "e3", "i"] {
                 let text = format!("{number}{suffix}");

@@ -1,4 +1,4 @@
-//! ReplicationControllers as in the API, and the adapter that presents them as ReplicaSets.
+//! The ReplicationController, and its conversion to and from a ReplicaSet.
 
 use std::sync::Arc;
 
@@ -30,12 +30,13 @@ pub struct ReplicationController {
 }
 
 impl ReplicationController {
-    /// Returns this object as a ReplicaSet. The selector map becomes `matchLabels`: absent stays
-    /// absent and matches nothing, empty matches everything. An absent template becomes an empty
-    /// one. A present template gets `securityContext: {}` if it has none, and `serviceAccountName`
-    /// and `serviceAccount` become equal, as in a conversion through the server's own types.
+    /// Returns this object as a ReplicaSet. The selector map becomes `matchLabels`: an absent
+    /// selector stays absent and matches nothing, an empty selector matches everything. An absent
+    /// template becomes an empty one. As in upstream's conversion through its internal types, a
+    /// present template gets `securityContext: {}` if it has none, and `serviceAccountName` and
+    /// `serviceAccount` become equal.
     ///
-    /// Copies the template's spec only if that changes it.
+    /// Copies the template's spec only if the conversion changes it.
     pub fn to_replica_set(&self) -> ReplicaSet {
         ReplicaSet {
             metadata: self.metadata.clone(),
@@ -58,8 +59,8 @@ impl ReplicationController {
         }
     }
 
-    /// Converts back: returns what is written when the controller writes `replica_set`. An empty
-    /// template stays a template. `terminatingReplicas` is dropped.
+    /// Converts back: returns the ReplicationController to write when the controller writes
+    /// `replica_set`. An empty template does not become absent. `terminatingReplicas` is dropped.
     ///
     /// # Errors
     /// Fails if the selector has expressions, which [`Self::to_replica_set`] never creates.
@@ -116,7 +117,7 @@ fn converted(template: &Arc<PodTemplate>) -> Arc<PodTemplate> {
     let spec = template.spec.with_members(members);
     Arc::new(PodTemplate {
         spec: spec
-            .expect("these members may be an object and texts")
+            .expect("`securityContext` may be an object, and both accounts strings")
             .into(),
         ..PodTemplate::clone(template)
     })
