@@ -2,12 +2,12 @@
 //! removes the finalizer that holds the namespace.
 //!
 //! `sync`: the steps of one sync; `content`: the deletion of all objects of one kind; `conditions`:
-//! the report in the namespace's status. The controller asks the server for the kinds, so objects
-//! of custom kinds are deleted, too.
+//! the conditions in the namespace's status. The controller asks the server for the kinds, so
+//! objects of custom kinds are deleted, too.
 //!
-//! A sync reports what remains in five conditions and estimates the remaining time, from the grace
-//! periods of pods or from finalizers. The namespace is due again after half of the estimate. An
-//! object that remains without either is an error, and the sync is retried.
+//! A sync reports the remaining objects in five conditions. It estimates the remaining time from
+//! the grace periods of pods or from finalizers, and the next sync is due after half of that time.
+//! An object that remains without a grace period or finalizer is an error, and the sync is retried.
 //!
 //! The server refuses new objects in the namespace. Requests that it admitted earlier may still be
 //! in flight, so the first sync waits for [`FIRST_AFTER_NS`].
@@ -39,19 +39,20 @@ pub const FIRST_AFTER_NS: i64 = 5_000_000_000;
 
 const SECOND_NS: i64 = 1_000_000_000;
 
-/// The time in ns from a removal to the next sync of a hastened controller. All removals within it
-/// share one sync.
+/// The time in ns from a removal to the next sync of a [hastened](Controller::hasten) controller.
+/// All removals in that time share one sync.
 pub const SOON_NS: i64 = 100_000_000;
 
-/// The time in ns after the start of the deletion until which a hastened controller repeats a sync
-/// without a removal. By then, earlier admitted requests have arrived.
+/// How long a hastened controller repeats its syncs even without removals, in ns from the start of
+/// the deletion. By then, requests that were admitted earlier have arrived.
 const SETTLED_AFTER_NS: i64 = 1_000_000_000;
 
-/// The controller, over informers that controllers may share. A clone is the same controller.
+/// The namespace controller. Other controllers may share its informers. A clone is a handle to the
+/// same controller.
 #[derive(Clone, Debug)]
 pub struct Controller(Arc<Shared>);
 
-/// The state that the controller shares with its syncs, which outlive a borrow.
+/// The controller's state, shared with its syncs because they outlive any borrow of the controller.
 #[derive(Debug)]
 struct Shared {
     namespaces: Arc<Store<AnyObject>>,
@@ -82,16 +83,16 @@ impl Controller {
         &self.0.queue
     }
 
-    /// Drops upstream's delays from now on: a namespace is synced immediately, and then soon after
-    /// each [removal](Controller::removed). Without a removal nothing is due. For simulated
-    /// clusters, which report removals and whose requests don't fail.
+    /// Drops upstream's delays from now on: a namespace is synced immediately, repeatedly in the
+    /// first second, and soon after each [removal](Controller::removed). For simulated clusters,
+    /// which report removals and whose requests don't fail.
     pub fn hasten(&self) {
         // Relaxed: set before the controller runs.
         self.0.hastened.store(true, Ordering::Relaxed);
     }
 
-    /// Reports the removal of an object of this namespace, which is being deleted. For controllers
-    /// that are [hastened](Controller::hasten). Returns whether the queue's timer must be reset, as
+    /// Tells a [hastened](Controller::hasten) controller that an object was removed from a
+    /// namespace that is being deleted. Returns whether the queue's timer must be reset, as
     /// [`RateLimitingQueue::add_after`] does.
     pub fn removed(&self, namespace: &str, now: Now) -> bool {
         let key = self.key(namespace);
@@ -105,7 +106,7 @@ impl Shared {
     }
 }
 
-/// Adds a namespace that is being deleted, with a delay. Ignores the end of a namespace.
+/// Queues a namespace that is being deleted, after a delay. Ignores all other changes.
 impl Handler<AnyObject> for Shared {
     fn handle(&self, change: &Change<AnyObject>, now: Now) {
         let namespace = change.new.as_ref();
@@ -124,7 +125,7 @@ impl Handler<AnyObject> for Shared {
     }
 }
 
-/// Returns the end of a sync for a namespace that is not empty yet, with removals reported.
+/// Returns how a hastened controller ends a sync that leaves the namespace not empty.
 fn hastened_end(begun: Time, now: Now) -> End {
     let begun_ns = begun.unix_nanos().unwrap_or(now.wall_ns);
     match now.wall_ns - begun_ns < SETTLED_AFTER_NS {
