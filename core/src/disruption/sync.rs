@@ -20,13 +20,13 @@ use super::selected::Counted;
 
 /// The error that stops a sync.
 enum Stop {
-    /// The status was written against an outdated version. The sync is retried.
+    /// The server rejected the status because the budget has changed. The sync is retried.
     Conflict(String),
-    /// Any other error. The status then allows no disruption.
+    /// Any other error. A status that allows no disruptions is then written.
     Failed(String),
 }
 
-/// Runs a whole sync.
+/// Runs one sync and handles its error.
 pub(super) async fn run(shared: Arc<Shared>, key: KeyId, calls: Calls) -> Result<End, SyncFailure> {
     for event in shared.take_events() {
         calls.event(event);
@@ -90,7 +90,7 @@ async fn sync(
     let decision = decide::decide(budget, &counted, expected, calls.now());
     for pod in decision.not_deleted {
         let reference = Arc::new(ObjectReference::new(Kind::POD, &pod.metadata));
-        // The repeated namespace is upstream's.
+        // Upstream repeats the namespace, too.
         let namespace = &budget.metadata.namespace;
         let text =
             format!("Pod was expected by PDB {namespace}/{namespace} to be deleted but it wasn't");
@@ -106,7 +106,7 @@ async fn sync(
     }
     Ok(match decision.recheck_after_ns {
         None => End::Forget,
-        // As upstream, the key also waits for the rate limiter after this time.
+        // As in upstream, the rate limiter delays the key further after this time.
         Some(after_ns) => End::After(after_ns.saturating_add(BACKOFF_BASE_NS)),
     })
 }
@@ -123,7 +123,7 @@ async fn expect(
     if decide::of_scales(budget).is_none() {
         return Ok(decide::expected_of_pods(budget, counted.pods));
     }
-    // By the UIDs of the controllers found: several ReplicaSets may belong to one Deployment.
+    // Keyed by UID, because several ReplicaSets may belong to one Deployment.
     let mut scales: BTreeMap<Uid, i64> = BTreeMap::new();
     let mut errors: Vec<(&Uid, Option<String>)> = Vec::new();
     for reference in &counted.controllers {
@@ -139,7 +139,7 @@ async fn expect(
     decide::expected_of_scale(budget, scales.into_values().sum())
 }
 
-/// Returns the error that a walk over the pods would meet first, in the order of the pod names.
+/// Returns the error for the first pod, in the order of names, whose controller has one.
 fn first_error(shared: &Shared, key: KeyId, errors: Vec<(&Uid, Option<String>)>) -> String {
     let failed: Vec<&Uid> = errors.iter().map(|(uid, _)| *uid).collect();
     let pod = shared.lock().selected.first_pod_of(key, &failed);
@@ -147,7 +147,7 @@ fn first_error(shared: &Shared, key: KeyId, errors: Vec<(&Uid, Option<String>)>)
     let is_its = |(uid, _): &&(&Uid, Option<String>)| {
         controller.is_some_and(|controller| controller.uid == **uid)
     };
-    // The pods may be gone since they were counted.
+    // The pods may have been deleted since they were counted.
     let found = errors.iter().find(is_its).or(errors.first());
     let error = found.and_then(|(_, error)| error.clone());
     error.unwrap_or_else(|| {
@@ -178,11 +178,11 @@ async fn find(
         }
         Answer::Failed(error) if error.is_not_found() => Ok(None),
         Answer::Failed(error) => Err(error.message),
-        other => panic!("a read of a scale can't be answered by {other:?}"),
+        other => panic!("unexpected answer to the read of a scale: {other:?}"),
     }
 }
 
-/// Writes the status of a budget at its cached version.
+/// Writes the status of a budget. Returns [`Stop::Conflict`] if the cached version is outdated.
 async fn put_status(budget: &Budget, status: BudgetStatus, calls: &Calls) -> Result<(), Stop> {
     let updated = Budget {
         status,
