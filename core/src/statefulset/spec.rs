@@ -1,4 +1,4 @@
-//! The spec of a StatefulSet as a sync reads it: the live one and those that revisions restore.
+//! The parts of a StatefulSet's spec that a sync reads, from the live object or from a revision.
 
 use podstorm_objects::{DynamicObject, IntOrString, Kind, Labels, Map};
 use serde_json::Value;
@@ -23,7 +23,7 @@ pub struct SetSpec {
     pub strategy: Strategy,
     /// `persistentVolumeClaimRetentionPolicy`.
     pub policy: RetentionPolicy,
-    /// `volumeClaimTemplates`, one of each name.
+    /// `volumeClaimTemplates`, at most one per name.
     pub claim_templates: Vec<ClaimTemplate>,
     /// `serviceName`.
     pub service: String,
@@ -45,13 +45,13 @@ pub struct Strategy {
 /// `updateStrategy.rollingUpdate`.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct RollingUpdate {
-    /// The number of first pods that are not updated.
+    /// `partition`: the number of pods, from the lowest ordinal up, that are not updated.
     pub partition: i64,
     /// `maxUnavailable`.
     pub max_unavailable: Option<IntOrString>,
 }
 
-/// A template of claims. Every pod gets a claim from each template.
+/// A template for PersistentVolumeClaims. Every pod gets one claim from each template.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ClaimTemplate(pub DynamicObject);
 
@@ -77,7 +77,7 @@ impl SetSpec {
             let Ok(claim) = claim.map(ClaimTemplate) else {
                 continue;
             };
-            // As upstream, which keeps them by name: the last of a name counts.
+            // As in upstream, which keeps the templates in a map, the last one of a name wins.
             match claim_templates
                 .iter_mut()
                 .find(|it| it.name() == claim.name())
@@ -109,14 +109,15 @@ impl SetSpec {
         (self.start..self.start.saturating_add(self.replicas)).contains(&ordinal)
     }
 
-    /// Returns the number of first pods that a rolling update leaves unchanged.
+    /// Returns how many pods, from the lowest ordinal up, a rolling update does not change.
     pub(super) fn partition(&self) -> i64 {
         let rolling = self.strategy.rolling_update.as_ref();
         rolling.map_or(0, |rolling| rolling.partition)
     }
 
-    /// Reports whether a new pod with this ordinal is built from the current revision, if
-    /// `current_replicas` pods have it. Otherwise the pod is built from the update revision.
+    /// Reports whether a new pod with this ordinal is built from the current revision, given that
+    /// `current_replicas` pods have the current revision. Other pods are built from the update
+    /// revision.
     pub fn wants_current(&self, ordinal: i64, current_replicas: i64) -> bool {
         let unchanged = match &self.strategy.rolling_update {
             Some(rolling) => rolling.partition,
@@ -129,7 +130,7 @@ impl SetSpec {
     /// Returns how many pods a rolling update may make unavailable, at least one.
     ///
     /// # Errors
-    /// Fails if `maxUnavailable` is a text but not a percentage.
+    /// Fails if `maxUnavailable` is a string that is not a percentage.
     pub(super) fn max_unavailable(&self) -> Result<i64, IntOrStringError> {
         let rolling = self.strategy.rolling_update.as_ref();
         let value = rolling.and_then(|rolling| rolling.max_unavailable.as_ref());
@@ -137,11 +138,11 @@ impl SetSpec {
     }
 }
 
-/// Returns how many of this many pods may be unavailable, at least one. Percentages are rounded
+/// Returns how many of `replicas` pods may be unavailable, at least one. Percentages are rounded
 /// down.
 ///
 /// # Errors
-/// Fails for a text that is not a percentage.
+/// Fails for a string that is not a percentage.
 ///
 /// Source: `getStatefulSetMaxUnavailable` of Kubernetes' `pkg/controller/statefulset`.
 pub fn max_unavailable(
