@@ -63,17 +63,17 @@ pub(super) struct Fifo {
     first_capacity: usize,
     /// Held while adding a ring and while retiring the oldest. Never held while taking `park`.
     growth: Mutex<()>,
-    /// Held by a parking thread from its announcement until it is parked, and by a thread that
-    /// wakes others. Its holder may take `growth`.
+    /// Held by a thread from the moment it announces that it will park until it is parked, and by a
+    /// thread that wakes others. A thread that holds it may take `growth`.
     park: Mutex<()>,
     /// Notified when a key was pushed or the queue is shutting down.
     pushed: Condvar,
-    /// Notified when a key was done while draining, or when the drain was cancelled.
+    /// Notified when a key is done while the queue drains, and when the drain is cancelled.
     done: Condvar,
 }
 
 impl Fifo {
-    /// Creates a queue with capacity for this many keys without growing.
+    /// Creates a queue that holds `capacity` keys without growing.
     pub(super) fn new(capacity: usize) -> Self {
         let first_capacity = capacity.next_power_of_two().max(QUEUE_FIRST_CAPACITY);
         let fifo = Fifo {
@@ -92,7 +92,7 @@ impl Fifo {
     #[inline]
     pub(super) fn control(&self) -> Control {
         // SeqCst: pairs with `start_drain` for `done` (see README.md, "Draining"); a plain load on
-        // x86. The Acquire part makes the rings visible that the word names.
+        // x86. The Acquire part makes the rings that the word names visible.
         Control(self.control.load(Ordering::SeqCst))
     }
 
@@ -103,8 +103,8 @@ impl Fifo {
             .expect("the control word names rings that exist")
     }
 
-    /// Appends a key that is in no ring. `control` was read earlier by this thread. Wakes a parked
-    /// thread if there is one.
+    /// Appends a key that is not in any ring, and wakes a parked thread if there is one. `control`
+    /// is the control word that this thread read earlier.
     #[inline]
     pub(super) fn push(&self, mut control: Control, key: u32) {
         if key as usize >> control.newest() >= self.first_capacity {
@@ -156,8 +156,8 @@ impl Fifo {
         loop {
             let oldest = control.oldest();
             if oldest < control.newest() {
-                // If this finds nothing, a late key can only come from a push that has not yet seen
-                // that the ring was replaced. That push will check under the lock.
+                // If the next pop finds nothing, a late key can only come from a push that has not
+                // yet seen the newer ring. That push will check this ring under the lock.
                 let _growth = lock(&self.growth);
                 Self::fence_before_ring();
                 if let Some(key) = self.ring(oldest).pop() {
