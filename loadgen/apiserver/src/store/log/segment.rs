@@ -8,7 +8,7 @@ use crate::store::primitives::OnceLock;
 /// The maximum number of events in a segment: 16 KiB of slots. A segment is dropped as a whole.
 pub(crate) const SEGMENT_LEN: usize = if MODELLED { 2 } else { 512 };
 
-/// The size of its objects at which a segment gets no more events: a 64th of what a server keeps.
+/// The total size of objects at which a segment is closed: 1/64 of the limit in `History::SERVED`.
 pub(super) const SEGMENT_BYTES: usize = if MODELLED { 1 } else { 1 << 20 };
 
 /// Whether a model checker runs the code.
@@ -49,17 +49,18 @@ pub(crate) fn version_of<R: Strategy>(object: &R) -> u64 {
         .expect("the server assigns numeric versions")
 }
 
-/// A run of events. Slots are filled in order, each once, under the log's lock.
+/// Consecutive events. The slots are filled in order, each once, under the log's lock.
 pub(crate) struct Segment<R> {
     /// The position among all segments of the log, counted from 0.
     pub(crate) number: u64,
     pub(crate) entries: Box<[OnceLock<Entry<R>>]>,
-    /// The previous object of each event, if it had one. Empty unless older states are kept.
+    /// The object before each event, if it existed. Empty unless the log keeps earlier states.
     pub(super) before: Box<[OnceLock<Arc<R>>]>,
 }
 
 impl<R> Segment<R> {
-    /// Returns the previous object of an event; `None` if it had none or older states are not kept.
+    /// Returns the object before an event; `None` if it did not exist or earlier states are not
+    /// kept.
     pub(crate) fn before(&self, index: usize) -> Option<Arc<R>> {
         self.before.get(index)?.get().cloned()
     }
@@ -81,8 +82,8 @@ pub(super) struct Closed<R> {
     pub(super) segment: Arc<Segment<R>>,
     /// The number of filled slots, at least one.
     pub(super) len: usize,
-    /// The approximate size of its events' objects; 0 if bytes have no limit.
+    /// The approximate total size of the segment's objects; 0 if the log has no limit in bytes.
     pub(super) bytes: usize,
-    /// The version of its last event.
+    /// The version of the segment's last event.
     pub(super) last_version: u64,
 }
