@@ -36,7 +36,7 @@ impl GroupVersion {
     }
 }
 
-/// The groups of Kubernetes by priority.
+/// Kubernetes' API groups, highest priority first.
 ///
 /// Source: `apiVersionPriorities` of Kubernetes' `kube-aggregator`.
 const GROUPS: [&str; 20] = [
@@ -62,8 +62,8 @@ const GROUPS: [&str; 20] = [
     "flowcontrol.apiserver.k8s.io",
 ];
 
-/// Returns the sort key of a version: stable versions first, then beta, then alpha, each with the
-/// newest first, then versions of another form.
+/// Returns the sort key of a version: stable versions come first, then beta, then alpha, the newest
+/// of each first. Names of any other form come last.
 ///
 /// Source: `version.CompareKubeAwareVersionStrings` of Kubernetes' apimachinery.
 fn priority(version: &str) -> (u8, Reverse<u32>, Reverse<u32>, &str) {
@@ -109,7 +109,7 @@ pub(crate) struct Catalog {
     kinds: BTreeMap<GroupVersion, Vec<Kind>>,
     /// The OpenAPI tags of the group versions, computed on first request.
     openapi_tags: BTreeMap<GroupVersion, Arc<OnceLock<String>>>,
-    /// Keeps the schemas of custom kinds alive while the catalog is, even if their definitions
+    /// Keeps the schemas of custom kinds alive as long as the catalog, even if their definitions
     /// change.
     _schemas: Vec<Arc<Value>>,
     /// The OpenAPI v2 document, computed on first request.
@@ -146,7 +146,7 @@ impl Catalog {
         }
     }
 
-    /// Keeps the OpenAPI tags of the group versions that have not changed. O(kinds).
+    /// Reuses the OpenAPI tags of `before` for the group versions that have not changed. O(kinds).
     pub(crate) fn keep_openapi_tags(&mut self, before: &Catalog) {
         for (of, tag) in &mut self.openapi_tags {
             let (Some(now), Some(then)) = (self.kinds.get(of), before.kinds.get(of)) else {
@@ -165,7 +165,7 @@ impl Catalog {
         &self.openapi_tags[of]
     }
 
-    /// OpenAPI v2, made at the first request for it.
+    /// Returns the OpenAPI v2 document. The first call builds it with `make`.
     pub(crate) fn older_openapi(
         &self,
         make: impl FnOnce(&Catalog) -> OlderOpenApi,
@@ -194,9 +194,9 @@ impl Catalog {
             .find(|kind| kind.resource() == resource)
     }
 
-    /// Returns the groups except the core group with their versions. Groups come in the order in
-    /// which clients search for a resource by its bare name; each group's preferred version comes
-    /// first.
+    /// Returns all groups except the core group, each with its versions. The groups come in the
+    /// order in which clients search for a resource by its bare name. The preferred version of a
+    /// group comes first.
     pub(crate) fn groups(&self) -> Vec<(&str, Vec<&str>)> {
         let mut groups: Vec<(&str, Vec<&str>)> = Vec::new();
         for key in self.kinds.keys().filter(|key| !key.group.is_empty()) {
