@@ -1,8 +1,8 @@
-//! Carries one worker's requests to the server and back: a [`Transport`] with the client's limiter,
-//! latency and fault injection.
+//! Carries one worker's requests to the server and the answers back: a [`Transport`] with the
+//! client's rate limiter, latency and fault injection.
 //!
-//! The requests of one batch are concurrent, and so are the batches of a sync that continues at
-//! each answer: each request waits for the limiter and has its own latency. A request without
+//! The requests of one batch are concurrent, and so are the batches of a sync that continues after
+//! each answer: each request waits for the rate limiter and has its own latency. A request without
 //! latency is answered immediately.
 
 use std::sync::Arc;
@@ -22,9 +22,9 @@ use crate::faults::{BatchPosition, Call, CrashPoint, FaultId, InjectedOutcome, O
 /// A request that was sent.
 #[derive(Clone, Copy, Debug)]
 struct Sent {
-    /// Its index in its sync.
+    /// The index of the request in its sync.
     index: usize,
-    /// Its index in its batch.
+    /// The index of the request in its batch.
     place: u32,
     /// The number of earlier attempts.
     attempts: u32,
@@ -39,9 +39,9 @@ struct InFlight {
 
 #[derive(Debug)]
 enum InFlightState {
-    /// In flight to the server; the answer arrives at `back_ns`.
+    /// The request is in flight to the server; the answer will arrive at `back_ns`.
     ToServer { back_ns: i64, fault: Fault },
-    /// The answer is in flight.
+    /// The answer is in flight to the client.
     ToClient(Answer),
 }
 
@@ -53,7 +53,7 @@ enum Fault {
     Lost(Box<ApiError>),
     /// Another request reaches the server instead.
     Changed(Box<Request>),
-    /// The request is carried out a second time; with the fault that caused it.
+    /// The server has already carried out the request once. Holds the fault that caused this.
     Again(Option<FaultId>),
 }
 
@@ -63,11 +63,11 @@ enum Fault {
 pub struct CallWaits {
     /// The number of requests sent; a retry counts again.
     pub requests: u64,
-    /// The total time that requests waited for the client's limit, ns.
+    /// The total time that requests waited for the client's rate limiter, ns.
     pub limit_ns: u64,
     /// The total time from sending requests to their answers, ns.
     pub api_ns: u64,
-    /// The time during which any request of the worker waited for the limit, ns.
+    /// The time during which any request of the worker waited for the rate limiter, ns.
     pub limited_ns: u64,
     /// The time during which any request of the worker had no answer, ns; includes `limited_ns`.
     pub waiting_ns: u64,
@@ -84,7 +84,7 @@ impl CallWaits {
         self.requests += 1;
         self.limit_ns = self.limit_ns.saturating_add(span(now_ns, sent_ns));
         self.api_ns = self.api_ns.saturating_add(span(sent_ns, back_ns));
-        // Requests of a batch wait concurrently: each adds only the time beyond that of the others.
+        // Requests of a batch wait concurrently: each adds only the time that is not yet counted.
         let counted = [
             (&mut self.limited_ns, &mut self.limited_until_ns, sent_ns),
             (&mut self.waiting_ns, &mut self.waiting_until_ns, back_ns),
@@ -124,17 +124,17 @@ pub(super) struct WorkerTransport<W: Workload> {
     /// Whether requests are carried out immediately.
     is_direct: bool,
     in_flight: DueQueue<InFlight>,
-    /// Whether the sync has received an answer since it last continued, if it continues at each
-    /// answer.
+    /// Whether the sync has received an answer since it last continued. Always false for syncs that
+    /// do not continue after each answer.
     is_answered: bool,
     /// The number of requests in the current sync.
     pub(super) asked: u32,
     /// The number of requests carried out immediately, in all syncs.
     pub(super) carried_out: u32,
-    /// The index of the queue of its keys.
+    /// The index of the queue from which the worker takes keys.
     queue: usize,
-    /// The key of the current sync, the number of the sync in its controller, and the number of its
-    /// batches so far.
+    /// The key of the current sync. The next two fields are the number of the sync in its
+    /// controller and the number of batches in the sync so far.
     key: KeyId,
     pub(super) number: u64,
     batches: u32,
@@ -183,7 +183,7 @@ impl<W: Workload> WorkerTransport<W> {
         (self.batches, self.asked) = (0, 0);
     }
 
-    /// Returns the identity of the current sync, with fault injection or an observer.
+    /// Returns the identity of the current sync; `None` without fault injection and observer.
     pub(super) fn sync_id(&self) -> Option<SyncId> {
         let hooks = self.runner.hooks.as_ref()?;
         Some(SyncId {
@@ -193,7 +193,7 @@ impl<W: Workload> WorkerTransport<W> {
         })
     }
 
-    /// Advances the requests in flight until one has its answer.
+    /// Advances the requests in flight until one of them has its final answer.
     pub(super) fn travel(&mut self, requests: &[Request], now: Now) -> Travel {
         while let Some(flight) = self.in_flight.pop_due(now.mono_ns) {
             let sent = flight.sent;
@@ -220,7 +220,7 @@ impl<W: Workload> WorkerTransport<W> {
         }
     }
 
-    /// Orphans the requests in flight to the server, because the controller is dead.
+    /// Orphans the requests in flight to the server. Called when the controller has died.
     pub(super) fn abandon(&mut self, requests: &[Request]) {
         for (due_ns, flight) in self.in_flight.take_all() {
             if matches!(flight.state, InFlightState::ToServer { .. }) {
@@ -315,8 +315,8 @@ impl<W: Workload> WorkerTransport<W> {
         self.in_flight.push(due_ns, InFlight { sent, state });
     }
 
-    /// Carries out a request that has reached the server, and returns its answer if that has no
-    /// latency.
+    /// Carries out a request that has reached the server. Returns the answer if it arrives
+    /// immediately.
     fn deliver(
         &mut self,
         sent: Sent,
@@ -348,7 +348,7 @@ impl<W: Workload> WorkerTransport<W> {
         }
         match fault {
             Fault::Lost(error) => answer = Answer::Failed(*error),
-            // The second create made a second pod, or the second answer is an error.
+            // The fault counts only if it had an effect: a second object or an error.
             Fault::Again(mark) => {
                 let is_create = match asked {
                     Request::CreatePod { .. } => true,
@@ -404,8 +404,8 @@ impl<W: Workload> WorkerTransport<W> {
 pub(super) struct At<'a, W: Workload> {
     transport: &'a mut WorkerTransport<W>,
     now: Now,
-    /// The index of the first request sent at this time. Unless requests are carried out
-    /// immediately, they form one batch.
+    /// The index of the first request sent at this time. The requests sent at the same time form
+    /// one batch, except those that are carried out immediately.
     first: Option<usize>,
 }
 
@@ -446,8 +446,8 @@ mod tests {
     #[test]
     fn concurrent_waits_of_a_worker_count_once() {
         let mut waits = CallWaits::default();
-        // A batch of three at 100: the second and third wait for the limit, and each answer takes
-        // 5.
+        // A batch of three at 100: the second and third wait for the rate limiter, and each answer
+        // takes 5.
         waits.add(100, 100, 105);
         waits.add(100, 110, 115);
         waits.add(100, 120, 125);
