@@ -16,21 +16,22 @@ use crate::executor::{Next, Task, Waker};
 /// The maximum number of Events deleted in one run of the task.
 const BATCH: usize = 1000;
 
-/// Namespace and name.
+/// The namespace and name of an Event.
 type Key = (Str, CompactString);
 
-/// Deletes a cluster's Events some time after their last write. A write costs O(log n) in the
+/// Deletes a cluster's Events a fixed time after their last write. A write costs O(log n) in the
 /// number of existing Events; Events that are not due cost nothing.
 #[derive(Debug)]
 pub(super) struct EventExpiryTask {
     cluster: Arc<Cluster>,
     events: ObjectStream<Event>,
     ttl_ns: i64,
-    /// The monotonic time at which each Event is due, and its version.
+    /// The monotonic time at which each Event is due, and the Event's version.
     due: BTreeMap<Key, (i64, ResourceVersion)>,
     /// The same entries, ordered by due time.
     order: BTreeSet<(i64, Key)>,
-    /// Whether the stream is delivering its initial state, whose Events may be older.
+    /// Whether the stream is delivering its initial state. Those Events may have been written long
+    /// before.
     begins: bool,
 }
 
@@ -62,7 +63,7 @@ impl EventExpiryTask {
             .insert(key, (at_ns, metadata.resource_version.clone()));
     }
 
-    /// Processes pending changes, and returns when there are more.
+    /// Processes pending changes. Returns when the task must run again for more changes.
     fn hear(&mut self, now: Now) -> Next {
         let mut heard = Vec::new();
         let next = self.events.poll(now, |event| heard.push(event));
@@ -89,8 +90,8 @@ impl EventExpiryTask {
     }
 }
 
-/// Returns the time since the last write of a restored Event, from its timestamps; 0 without
-/// timestamps.
+/// Returns the time since the last write of a restored Event, according to its timestamps; 0 if it
+/// has none.
 fn age_ns(event: &Event, now: Now) -> i64 {
     let times = [event.last_timestamp, event.metadata.creation_timestamp];
     let last_ns = times
@@ -119,7 +120,7 @@ impl Task for EventExpiryTask {
                 precondition_rv: Some(version),
                 ..DeleteOptions::default()
             };
-            // An Event that was written or deleted in the meantime produces another watch event.
+            // Fails if the Event was written or deleted in the meantime. A watch event follows.
             let _ = self.cluster.delete::<Event>(&key.0, &key.1, &options, now);
         }
         Next::Again

@@ -1,4 +1,4 @@
-//! Carries requests out on the in-process cluster, as an API server does over a network.
+//! Executes requests on the in-process cluster, as an API server does over a network.
 
 use std::sync::Arc;
 
@@ -30,8 +30,8 @@ impl Client {
         answer
     }
 
-    /// Returns the HTTP server for requests that need more than the cluster, created by the first
-    /// such request.
+    /// Returns the HTTP server for requests that the cluster itself does not handle. The first such
+    /// request creates it.
     fn http(&self) -> &ApiServer {
         self.http.get_or_init(|| {
             // Each request carries its own time.
@@ -139,7 +139,7 @@ fn answer(client: &Client, request: &Request, now: Now) -> Result<Answer, ApiErr
                     return Ok(Answer::Pod(patched));
                 }
                 patch @ (client::Patch::Strategic(_) | client::Patch::RemoveFinalizer(_)) => {
-                    let body = patch.strategic().expect("both kinds of patch have a body");
+                    let body = patch.strategic().expect("both types have a strategic body");
                     Patch::Strategic(body.into_owned())
                 }
                 client::Patch::Merge(members) => Patch::Merge(members.clone()),
@@ -233,7 +233,7 @@ fn selectors(kind: Kind, selection: &Selection) -> Result<Selectors, ApiError> {
     Selectors::parse(kind, &selection.labels, &selection.fields)
 }
 
-/// Returns the version of a deletion's commit if the server answers with the object.
+/// Returns the object's version after a deletion, if the answer contains the object.
 fn version_of(deleted: &Deletion<dyn Object>) -> Option<ResourceVersion> {
     let object = &deleted.object;
     let is_told = !deleted.removed || object.kind().row().returns_deleted;
@@ -243,6 +243,6 @@ fn version_of(deleted: &Deletion<dyn Object>) -> Option<ResourceVersion> {
 fn members_of(body: Value) -> Map {
     match body {
         Value::Object(members) => members,
-        other => panic!("expected a JSON object as patch: {other}"),
+        other => panic!("the patch must be a JSON object: {other}"),
     }
 }

@@ -1,11 +1,12 @@
-//! Order and time of tasks on virtual time.
+//! Tests of the order of tasks, and of the times at which they run, on virtual time.
 
 use std::sync::{Arc, Mutex};
 
 use super::super::{Next, Task, TaskId};
 use super::*;
 
-/// Records the times at which it ran, and returns the next entry of `wishes`.
+/// A task that records when it runs, wakes the task in `wakes` twice, and returns the next of
+/// `wishes`.
 struct RecordingTask {
     name: char,
     wishes: Vec<Next>,
@@ -28,7 +29,7 @@ impl Task for RecordingTask {
     }
 }
 
-/// Only checks that the clock never moves backward.
+/// An observer that only checks that the clock never moves backward.
 struct NoObserver;
 
 impl RunObserver for NoObserver {

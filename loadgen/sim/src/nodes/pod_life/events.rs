@@ -1,11 +1,11 @@
-//! The Events of a pod's life.
+//! Events about a pod and its containers.
 
 use podstorm::client::EventType;
 use podstorm_objects::{Pod, Str};
 
 use super::container::Role;
 
-/// The reason of the Event for an image that is present.
+/// The reason of the Event for a container whose image is now on the node.
 pub(in crate::nodes) const PULLED: &str = "Pulled";
 
 /// An Event about a pod or one of its containers.
@@ -14,7 +14,7 @@ pub(in crate::nodes) struct PodEvent {
     pub(in crate::nodes) kind: EventType,
     pub(in crate::nodes) reason: &'static str,
     pub(in crate::nodes) message: Box<str>,
-    /// The container that it is about, and its role.
+    /// The container that the Event is about, with its role; `None` for the pod itself.
     container: Option<(Str, Role)>,
 }
 
@@ -33,8 +33,8 @@ impl PodEvent {
         }
     }
 
-    /// Returns the path of the container in the pod, `spec.containers{app}`, or an empty string for
-    /// the pod itself.
+    /// Returns the field path of the container, such as `spec.containers{app}`; empty for the pod
+    /// itself.
     pub(in crate::nodes) fn field_path(&self) -> String {
         match &self.container {
             None => String::new(),
@@ -43,7 +43,7 @@ impl PodEvent {
         }
     }
 
-    /// Returns the image of the container.
+    /// Returns the image of the container that the Event is about.
     pub(in crate::nodes) fn image<'a>(&self, pod: &'a Pod) -> Option<&'a Str> {
         let (name, _) = self.container.as_ref()?;
         let mut all = pod.spec.init_containers.iter().chain(&pod.spec.containers);
@@ -51,7 +51,7 @@ impl PodEvent {
     }
 }
 
-/// The Events recorded since they were last taken. Nothing is recorded without a reader.
+/// The recorded Events that have not been taken yet. Records nothing unless `is_on`.
 #[derive(Debug, Default)]
 pub(super) struct Notes {
     pub(super) is_on: bool,
