@@ -1,7 +1,7 @@
 //! A request log on its own thread: lines wait for a slow reader, requests don't.
 //!
 //! Requests append to a buffer under a lock; the thread takes the whole buffer and writes it
-//! without the lock. Lines that don't fit the buffer are dropped and counted.
+//! without the lock. Lines that don't fit in the buffer are dropped and counted.
 
 use std::fmt::Write as _;
 use std::io::{self, Write};
@@ -12,11 +12,11 @@ use std::time::Duration;
 
 use podstorm_http::{Answered, Log};
 
-/// The most bytes that wait to be written; as many again may be in progress.
+/// The maximum number of bytes in the buffer. The thread may be writing as many again.
 const WAITING_MAX: usize = 1 << 20;
-/// The size of a write: the capacity of a pipe.
+/// The maximum size of a write: the capacity of a pipe.
 const PIECE: usize = 1 << 16;
-/// On shutdown, the time within which the reader must accept a piece.
+/// How long shutdown waits for the reader to accept a piece.
 const STUCK_AFTER: Duration = Duration::from_secs(1);
 
 /// A log that never blocks. Dropping it writes the waiting lines, unless the reader is stuck.
@@ -28,7 +28,7 @@ struct Shared {
     lines: Mutex<Lines>,
     /// Notified when `lines` changes.
     changed: Condvar,
-    /// Lines that did not fit, in total.
+    /// The total number of dropped lines.
     dropped: AtomicU64,
 }
 
@@ -36,11 +36,11 @@ struct Shared {
 struct Lines {
     /// Whole lines, at most [`WAITING_MAX`] bytes.
     waiting: String,
-    /// Lines dropped since the thread last took the others.
+    /// The number of lines dropped since the thread last took the buffer.
     missing: u64,
-    /// Pieces that were written.
+    /// The number of pieces written.
     written: u64,
-    /// Whether no line follows.
+    /// Whether the log was dropped, so that no more lines follow.
     is_closed: bool,
     /// Whether the thread has written everything.
     is_done: bool,
@@ -50,7 +50,7 @@ impl RequestLog {
     /// Starts the thread that writes to `out`.
     ///
     /// # Errors
-    /// The thread can't be started.
+    /// Fails if the thread can't be started.
     pub fn start(out: impl Write + Send + 'static) -> io::Result<RequestLog> {
         let shared = Arc::new(Shared::default());
         let writer = Arc::clone(&shared);
@@ -74,7 +74,7 @@ impl Log for RequestLog {
         let micros = took.as_micros();
         let mut lines = self.0.lines();
         let before = lines.waiting.len();
-        // Quoted: clients choose their names, which may contain spaces.
+        // Quoted, because clients choose these names, which may contain spaces.
         let _fits = writeln!(
             lines.waiting,
             "{method} {path} {status} {micros}us {user_agent:?} {user:?}"
@@ -121,9 +121,9 @@ impl Shared {
         self.lines.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Writes lines as they arrive until no more follow.
+    /// Writes lines as they arrive, until the log is closed and empty.
     fn write_all(&self, mut out: impl Write) {
-        // Swapped with the waiting text, so that neither is allocated again.
+        // Swapped with the buffer, so that neither string is reallocated.
         let mut taken = String::new();
         loop {
             let lines = self.lines();
@@ -141,8 +141,8 @@ impl Shared {
             if missing > 0 {
                 let _fits = writeln!(
                     taken,
-                    "warning: --log-requests: {missing} lines are missing here: requests came faster \
-                     than the lines were read"
+                    "warning: --log-requests: {missing} lines were dropped here: requests came faster \
+                     than the log was read"
                 );
             }
             for piece in taken.as_bytes().chunks(PIECE) {
@@ -162,7 +162,7 @@ mod tests {
 
     use super::*;
 
-    /// A reader that takes a piece only on request.
+    /// A pipe whose reader takes one piece at a time, on request.
     struct Pipe(std::sync::mpsc::SyncSender<Vec<u8>>);
 
     impl Write for Pipe {
