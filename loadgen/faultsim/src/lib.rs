@@ -1,5 +1,5 @@
-//! The fault simulator: small clusters, injected faults of every kind, and a checker of every
-//! commit. One seed gives one schedule, and one schedule gives one run, to the byte.
+//! The fault simulator: small clusters, injected faults of every kind, and a checker that sees
+//! every commit. A seed determines the schedule, and a schedule determines the run, byte for byte.
 //!
 //! ```text
 //!  seed ──draw──▶ schedule ──play──▶ simulation (cluster, controllers, faults) ◀── scripted hazards
