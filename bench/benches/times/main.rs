@@ -1,9 +1,9 @@
-//! All timed benches in one program: every hot path next to its plain rivals, subjects that only
-//! criterion times, the packages, throughput by threads, and whole runs. After a full run the
+//! All timed benches in one program: every hot path next to its plain rivals, other criterion
+//! benches, the packages, throughput by number of threads, and whole runs. After a full run the
 //! program prints the table of targets.
 //!
-//! `cargo bench -p podstorm-bench -- ranking` times everything with that text in its id. `--
-//! --test` and `cargo test` do everything once, with tiny whole runs, and time nothing.
+//! `cargo bench -p podstorm-bench -- ranking` runs every bench whose id contains `ranking`. With
+//! `-- --test`, and under `cargo test`, every bench runs once, untimed, and whole runs are tiny.
 
 mod cache;
 mod cold_start;
@@ -33,10 +33,10 @@ use podstorm_bench::results::after_run;
 /// A subject that criterion does not time.
 type Subject = fn(&Asked) -> anyhow::Result<()>;
 
-/// One id that criterion times.
+/// A bench that criterion times.
 struct Timed {
     id: String,
-    /// The number of samples: few if one call takes long.
+    /// The number of samples; fewer for slow calls.
     samples: usize,
     prepare: Box<dyn Fn() -> Operation>,
 }
@@ -50,7 +50,7 @@ impl Timed {
         }
     }
 
-    /// Like `new`, for calls that take long.
+    /// Like `new`, for slow calls.
     fn slow<W: Work + 'static>(id: impl Into<String>, prepare: impl Fn() -> W + 'static) -> Timed {
         Timed {
             samples: 10,
@@ -71,8 +71,8 @@ impl Timed {
     }
 }
 
-/// Returns everything that criterion times. Each hot path is next to its rivals, so that they are
-/// measured in the same minute.
+/// Returns all benches that criterion times. The rivals of a hot path follow it directly, so that
+/// both are measured within the same minute.
 fn timed() -> Vec<Timed> {
     let mut others: Vec<Timed> = [
         cache::timed(),
@@ -93,7 +93,7 @@ fn timed() -> Vec<Timed> {
     .flatten()
     .collect();
     let mut all = Vec::new();
-    // Small whole runs are counted but not timed: `whole_runs` has the real ones.
+    // The small whole runs of `hot` serve the gate's counts; `whole_runs` times full-size runs.
     let paths = hot::paths().into_iter();
     for path in paths.filter(|path| !path.id.starts_with("run/")) {
         all.push(Timed {
@@ -134,7 +134,7 @@ fn main() -> anyhow::Result<()> {
                 (timed.prepare)().time(1);
             }
         };
-        // A failed bench loses only its own figure.
+        // A bench that fails does not stop the others.
         if catch_unwind(AssertUnwindSafe(work)).is_err() {
             failed.push(timed.id);
         }
@@ -157,7 +157,7 @@ fn main() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Prints a line on standard output, where benches report.
+/// Prints a line to standard output, where benches report.
 fn say(text: &str) {
     let _ = writeln!(io::stdout(), "{text}");
 }
