@@ -38,7 +38,7 @@ pub fn by_creation(a: &ReplicaSet, b: &ReplicaSet) -> Ordering {
 }
 
 /// Compares by revision, lowest first, 0 if absent; then by creation. If a revision can't be
-/// parsed, compares only by creation. As upstream, the order is then not total.
+/// parsed, compares only by creation. As in upstream, the order is then not total.
 pub fn by_revision(a: &ReplicaSet, b: &ReplicaSet) -> Ordering {
     let of = |replica_set: &ReplicaSet| revision(&replica_set.metadata);
     let revisions = match (of(a), of(b)) {

@@ -83,7 +83,7 @@ pub fn scale_plan(
 fn is_saturated(deployment: &Deployment, new: &ReplicaSet) -> bool {
     let replicas = deployment.replicas();
     let desired = new.metadata.annotations.get(DESIRED_REPLICAS);
-    // As upstream: parsed with a sign and truncated to 32 bits.
+    // As in upstream: parsed with a sign and truncated to 32 bits.
     let desired = desired.and_then(|text| text.parse::<i64>().ok());
     let desired = desired.map(|number| number as i32);
     new.replicas() == replicas

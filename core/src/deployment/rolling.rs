@@ -15,7 +15,8 @@ impl DeploymentSync<'_> {
         let sets = self.sync_revision(true).await?;
         let new = sets.new.clone();
         let new = new.expect("a missing ReplicaSet is created");
-        // As upstream: a failure to shrink old ReplicaSets is not reported; the next event retries.
+        // As in upstream: a failure to shrink old ReplicaSets is not reported; the next event
+        // retries.
         let moved = self.size_new(&sets, &new).await?
             || self.shrink_old(&sets, &new).await.unwrap_or(false);
         if !moved && is_complete(&self.deployment, &self.deployment.status) {

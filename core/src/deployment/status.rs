@@ -190,7 +190,7 @@ impl DeploymentSync<'_> {
         }
     }
 
-    /// Adds the key for the time of the deadline if the rollout can still miss it. As upstream:
+    /// Adds the key for the time of the deadline if the rollout can still miss it. As in upstream:
     /// after the deadline the key is added immediately, as often as the queue allows.
     fn look_again_later(&self) {
         let status = &self.deployment.status;

@@ -9,8 +9,8 @@
 //! One lock guards the state of pods. It is held for one change or one count, and taken before the
 //! locks of the pod cache, of the name of a key, and of the delays of a queue.
 //!
-//! As upstream, a pod that several budgets select wakes only the first one by name, and scaling a
-//! controller wakes no budget.
+//! As in upstream, a pod that several budgets select wakes only the first one by name, and scaling
+//! a controller wakes no budget.
 //!
 //! Source: Kubernetes' `pkg/controller/disruption`.
 

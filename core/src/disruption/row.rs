@@ -14,7 +14,7 @@ use crate::controller::{ControllerType, Setup};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Disruption;
 
-/// A queue with one worker, as upstream.
+/// A queue with one worker, as in upstream.
 const fn queue(name: &'static str) -> QueueRow {
     QueueRow {
         workers: Workers::Number(1),
@@ -28,7 +28,7 @@ impl ControllerType for Disruption {
     const ROW: &'static ControllerRow = &ControllerRow {
         name: "disruption-controller",
         alias: "disruption",
-        // As upstream.
+        // As in upstream.
         component: "controllermanager",
         purpose: "PodDisruptionBudgets",
         kind: Some(Kind::POD_DISRUPTION_BUDGET),

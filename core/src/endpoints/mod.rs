@@ -7,7 +7,7 @@
 //! `sync` carries both out, with `write`. The cost of a sync depends on the pods of its Service,
 //! not on those of the namespace. JSON is built only for changes.
 //!
-//! As upstream, a Service without a selector, or of type `ExternalName`, is ignored, and so is
+//! As in upstream, a Service without a selector, or of type `ExternalName`, is ignored, and so is
 //! anything written for it before. `mirror` is a separate controller: it writes EndpointSlices for
 //! the Endpoints that clients write for such Services.
 //!
@@ -174,7 +174,7 @@ impl Handler<CachedSlice> for Shared {
     }
 }
 
-/// Wakes the Service of deleted Endpoints, which are then recreated. As upstream, a changed
+/// Wakes the Service of deleted Endpoints, which are then recreated. As in upstream, a changed
 /// Endpoints object waits for the next change of the Service's pods.
 impl Handler<CachedEndpoints> for Shared {
     fn handle(&self, change: &Change<CachedEndpoints>, now: Now) {

@@ -104,7 +104,7 @@ impl Shared {
 
     /// Handles a change of a pod.
     pub(super) fn pod_changed(&self, change: &PodChange, now: Now) {
-        // As upstream: for a deleted pod the last state counts, not the cached one.
+        // As in upstream: for a deleted pod the last state counts, not the cached one.
         match change.deleted {
             true => self.metrics.pod_changed(Some(&change.new), None),
             false => self

@@ -69,7 +69,7 @@ impl JobSync<'_> {
             Plan::Create { count, indexes } => self.create_pods(count, &indexes).await,
             Plan::Wait { left_ns, .. } => {
                 self.again_after(left_ns);
-                // As upstream: the status of a waiting Job reports no active pods.
+                // As in upstream: the status of a waiting Job reports no active pods.
                 if !self.shared.options.tell_active_in_backoff {
                     self.active = 0;
                 }

@@ -39,7 +39,7 @@ impl JobSync<'_> {
             Ok(pods) => pods,
             Err(problem) => {
                 expectations.lower(self.key, many, 0);
-                // As upstream: the first create of the slow start counts as tried.
+                // As in upstream: the first create of the slow start counts as tried.
                 self.report_created(1, 1);
                 return Err(SyncFailure::new("template", problem));
             }

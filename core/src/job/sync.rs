@@ -275,8 +275,8 @@ impl<'a> JobSync<'a> {
                         && is_adoption
                     {
                         self.wrote(Kind::POD, &patched.metadata().resource_version);
-                        // As upstream: a pod that already names the Job as an owner is not counted
-                        // in this sync.
+                        // As in upstream: a pod that already names the Job as an owner is not
+                        // counted in this sync.
                         if !pod
                             .metadata
                             .owner_references
@@ -363,7 +363,7 @@ impl<'a> JobSync<'a> {
             if !self.counts(pod) {
                 continue;
             }
-            // As upstream: the success of a pod that is listed as failed counts here and nowhere
+            // As in upstream: the success of a pod that is listed as failed counts here and nowhere
             // else.
             let is_settled = self.shared.options.keep_first_outcome && pod.in_failed;
             if pod.phase == PodPhase::Succeeded && !pod.in_succeeded && !is_settled {

@@ -324,7 +324,7 @@ fn an_index_keeps_its_first_written_outcome() {
         let found = ["completedIndexes", "failedIndexes"].map(|it| statuses[0][it].clone());
         let expected = match keep_first_outcome {
             true => ["0,2", "1"],
-            // As upstream, whose status the server refuses.
+            // As in upstream, whose status the server refuses.
             false => ["0-2", "0-2"],
         };
         assert_eq!(found, expected);

@@ -237,7 +237,7 @@ async fn delete_content(namespace: &mut Namespace, calls: &Calls) -> Result<i64,
 async fn write_conditions(namespace: &mut Namespace, conditions: &Conditions, calls: &Calls) {
     if conditions.write_to(namespace, calls.now().wall()) {
         let object = Arc::new(namespace.clone());
-        // As upstream, a failure is ignored: the next sync writes the conditions again.
+        // As in upstream, a failure is ignored: the next sync writes the conditions again.
         let _written = calls.request(Request::PutStatus { object }).await;
     }
 }

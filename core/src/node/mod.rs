@@ -11,7 +11,7 @@ use podstorm_runtime::client::{Answer, ApiError, Patch, Request};
 use podstorm_runtime::driver::Calls;
 use serde_json::{Value, json};
 
-/// The maximum number of attempts to change the taints of a node, as upstream.
+/// The maximum number of attempts to change the taints of a node, as in upstream.
 const ATTEMPTS: usize = 5;
 
 /// The effect that evicts running pods.

@@ -17,7 +17,8 @@ use super::zones::{Change, ReadyCounts, Zone, ZoneName, judge, zone_of};
 use super::{LEASES, Shared, node_of, pods, taints};
 use crate::node;
 
-/// The maximum number of attempts to write the status of a silent node in one round, as upstream.
+/// The maximum number of attempts to write the status of a silent node in one round, as in
+/// upstream.
 const ATTEMPTS: usize = 5;
 
 /// The label of nodes that don't count in their zones.
@@ -248,7 +249,7 @@ fn renewal(lease: &AnyObject) -> Renewal {
     Time::read_micros(time).ok()
 }
 
-/// Builds an Event about a node. As upstream, its reference has no version.
+/// Builds an Event about a node. As in upstream, its reference has no version.
 fn event(node: &Node, reason: &'static str, text: String) -> EventIntent {
     let reference = ObjectReference {
         resource_version: Default::default(),

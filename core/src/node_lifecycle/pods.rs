@@ -26,7 +26,7 @@ pub(super) async fn mark(calls: &Calls, pods: &[Arc<Pod>]) -> bool {
             Answer::Failed(_) => all = false,
             _ => {}
         }
-        // As upstream, also for a pod that could not be marked.
+        // As in upstream, also for a pod that could not be marked.
         let text = "Node is not ready";
         calls.report(&***pod, EventType::Warning, "NodeNotReady", text);
     }

@@ -7,7 +7,7 @@
 //! the candidates and the quarantine. It is not held across a call. It is taken before the locks of
 //! the pod cache, of the name of a key, and of the delays of a queue.
 //!
-//! As upstream, a pod that matches two reasons in one round is deleted twice.
+//! As in upstream, a pod that matches two reasons in one round is deleted twice.
 //!
 //! Source: Kubernetes' `pkg/controller/podgc`.
 

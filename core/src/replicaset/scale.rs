@@ -363,7 +363,7 @@ impl Controller {
     }
 
     /// Observes `replicaset_controller_sorting_deletion_age_ratio`: for each ready pod to delete,
-    /// its age divided by the age of the youngest ready candidate. As upstream, it uses whole
+    /// its age divided by the age of the youngest ready candidate. As in upstream, it uses whole
     /// milliseconds and integer division. Observes nothing if the youngest age is under a
     /// millisecond.
     fn observe_age_ratios<'a>(

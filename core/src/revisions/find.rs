@@ -114,7 +114,7 @@ impl Owner<'_> {
             .insert("revision".to_owned(), number.into());
         let stored = calls.put(renumbered).await;
         stored.map(Revision).map_err(|error| {
-            // As upstream: the failed write has emptied the object that is written again.
+            // As in upstream: the failed write has emptied the object that is written again.
             let text = match error.reason {
                 Reason::Conflict => "resource name may not be empty".to_owned(),
                 _ => error.message,
@@ -153,7 +153,7 @@ impl Owner<'_> {
                 return Ok(found);
             }
             *collision_count += 1;
-            // As upstream: the label keeps the first hash.
+            // As in upstream: the label keeps the first hash.
             let hash = revision_hash(&text, Some(*collision_count));
             revision.metadata.name = revision_name(&self.meta.name, &hash).into();
         }

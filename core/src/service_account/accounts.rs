@@ -107,7 +107,7 @@ impl AsyncWorkload for Controller {
     }
 }
 
-/// Creates the account of a namespace unless it is cached. As upstream, the sync fails if the
+/// Creates the account of a namespace unless it is cached. As in upstream, the sync fails if the
 /// account exists but is not cached yet; the retry finds it.
 async fn run(shared: Arc<Shared>, key: KeyId, calls: Calls) -> Result<End, SyncFailure> {
     let Some(namespace) = shared.namespaces.active(key) else {

@@ -37,7 +37,7 @@ pub const ACCOUNT_NAME: &str = "kubernetes.io/service-account.name";
 /// The annotation of a token Secret with the UID of its account.
 pub const ACCOUNT_UID: &str = "kubernetes.io/service-account.uid";
 
-/// A queue with one worker, as upstream.
+/// A queue with one worker, as in upstream.
 const fn one_worker(name: &'static str) -> QueueRow {
     QueueRow {
         workers: Workers::Number(1),

@@ -111,7 +111,7 @@ impl Course {
             return says(false, message.to_owned());
         }
         let missing = self.replicas - self.ready;
-        // As upstream: nothing is counted without a number of replicas or without a partition.
+        // As in upstream: nothing is counted without a number of replicas or without a partition.
         if missing > 0 && self.has_replicas {
             return says(false, format!("Waiting for {missing} pods to be ready..."));
         }

@@ -22,7 +22,7 @@ pub fn parent_and_ordinal(pod: &str) -> (&str, i64) {
     let (before, number) = pod.split_at(pod.len() - digits);
     match before.strip_suffix('-') {
         Some(parent) if digits > 0 => {
-            // As upstream, whose pattern does not match across lines.
+            // As in upstream, whose pattern does not match across lines.
             let parent = parent.rsplit('\n').next().unwrap_or(parent);
             (parent, number.parse::<i32>().map_or(-1, i64::from))
         }

@@ -67,8 +67,8 @@ impl StatefulSetSync<'_> {
         deleted
     }
 
-    /// Corrects the identity, storage and claims of a pod. As upstream, writes the pod if anything
-    /// was wrong, even if it was only a claim.
+    /// Corrects the identity, storage and claims of a pod. As in upstream, writes the pod if
+    /// anything was wrong, even if it was only a claim.
     pub(super) async fn update_pod(&self, spec: &SetSpec, pod: &Pod) -> Result<(), Errors> {
         let set = &self.set.object.metadata;
         let mut pod = pod.clone();

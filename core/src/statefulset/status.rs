@@ -7,8 +7,8 @@ use super::pods::{SetPod, revision_number};
 use super::spec::SetSpec;
 use crate::replicaset::reconcile::is_available;
 
-/// The status that a sync computes. As upstream, writing it drops what others put there, including
-/// conditions.
+/// The status that a sync computes. As in upstream, writing it drops what others put there,
+/// including conditions.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Status {
     pub(super) observed_generation: i64,

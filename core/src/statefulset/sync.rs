@@ -63,7 +63,7 @@ pub(super) async fn run(shared: Arc<Shared>, key: KeyId, calls: Calls) -> Result
         return Ok(End::Forget);
     };
     if set.spec.selector.is_err() {
-        // As upstream, which logs the error.
+        // As in upstream, which logs the error.
         return Ok(End::Forget);
     }
     let owner = Owner {

@@ -8,7 +8,8 @@
 //! One lock guards the state of nodes and pods. It is not held across a call or while the pod cache
 //! is read.
 //!
-//! As upstream, a deleted pod that still runs is deleted again when the taints of its node change.
+//! As in upstream, a deleted pod that still runs is deleted again when the taints of its node
+//! change.
 //!
 //! Source: Kubernetes' `pkg/controller/tainteviction`.
 
@@ -84,7 +85,7 @@ fn name_of(pod: &Pod) -> PodName {
     (pod.metadata.namespace.clone(), pod.metadata.name.clone())
 }
 
-/// Builds an Event about a pod. As upstream, its reference has no UID.
+/// Builds an Event about a pod. As in upstream, its reference has no UID.
 fn event(pod: &PodName, text: String) -> EventIntent {
     let reference = ObjectReference {
         kind: Kind::POD,

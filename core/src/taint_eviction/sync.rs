@@ -15,7 +15,7 @@ use super::evictions::PodName;
 use super::{Shared, event};
 use crate::disruption_target::add_condition;
 
-/// The maximum number of attempts to delete a pod, as upstream.
+/// The maximum number of attempts to delete a pod, as in upstream.
 const ATTEMPTS: usize = 5;
 
 /// The reason and message of the condition.

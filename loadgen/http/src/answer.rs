@@ -277,8 +277,8 @@ pub(crate) fn method_not_allowed() -> ApiError {
         .with_details(Details::default())
 }
 
-/// Maximum number of characters of all warnings of an answer, as upstream. If they exceed it, each
-/// is cut to [`WARNING_MAX`].
+/// Maximum number of characters of all warnings of an answer, as in upstream. If they exceed it,
+/// each is cut to [`WARNING_MAX`].
 pub(crate) const WARNINGS_MAX: usize = 4096;
 const WARNING_MAX: usize = 256;
 

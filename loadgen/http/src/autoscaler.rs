@@ -200,7 +200,7 @@ fn cpu_percentage(metrics: &Value, part: &str) -> Option<Value> {
 
 pub(crate) fn from_v1(scaler: &mut Map<String, Value>) {
     let texts = take_annotations(scaler);
-    // As upstream, ignore annotations whose value does not have the member's type.
+    // As in upstream, ignore annotations whose value does not have the member's type.
     let of = |name: &str, (part, member): (&str, &str), read: fn(Value) -> Option<Value>| {
         let (_, text) = texts.iter().find(|(known, _)| known == name)?;
         let value = read(serde_json::from_str(text).ok()?)?;

@@ -170,7 +170,7 @@ impl Builder {
     }
 
     /// Sets the time limit from a request's head to the head of its answer. Defaults to one minute,
-    /// as upstream. Watches are exempt.
+    /// as in upstream. Watches are exempt.
     #[must_use]
     pub fn request_timeout(mut self, timeout: Duration) -> Builder {
         self.settings.request_timeout = timeout;

@@ -18,7 +18,7 @@ use crate::unstored::AUTHENTICATION;
 /// Default and minimum validity of a token in seconds.
 const USUAL_SECONDS: i64 = 3600;
 const LEAST_SECONDS: i64 = 600;
-/// Maximum validity in seconds, as upstream: 2^32.
+/// Maximum validity in seconds, as in upstream: 2^32.
 const MOST_SECONDS: i64 = 1 << 32;
 
 /// The validity in seconds that kubelets request for the tokens of pods. Such a token is valid for

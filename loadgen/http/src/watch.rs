@@ -34,7 +34,7 @@ use crate::{protobuf, table, view};
 
 /// Interval of bookmarks, if the client asked for them. The same as upstream.
 const BOOKMARK_EVERY: Duration = Duration::from_secs(60);
-/// Time between the last bookmark and the end of a watch, as upstream.
+/// Time between the last bookmark and the end of a watch, as in upstream.
 const LAST_BOOKMARK: Duration = Duration::from_secs(2);
 /// Default duration of a watch. Upstream draws one between 30 and 60 minutes.
 const TIMEOUT: Duration = Duration::from_secs(45 * 60);

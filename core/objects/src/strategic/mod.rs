@@ -242,7 +242,7 @@ fn merge_member<R: MergeRules>(
 }
 
 /// Returns what a value of a patch adds if there is nothing to merge it with: the value without its
-/// nulls and directives. `None` if it has a directive for the missing value. As upstream, this
+/// nulls and directives. `None` if it has a directive for the missing value. As in upstream, this
 /// includes `replace`.
 fn added(value: &Value) -> Option<Value> {
     match value {

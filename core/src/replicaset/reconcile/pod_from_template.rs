@@ -42,8 +42,8 @@ pub fn pod_of(owner: &str, template: &PodTemplate, controller_ref: &Arc<OwnerRef
 }
 
 /// Returns the name prefix of an owner's pods: the owner's name and a dash. Omits the dash if the
-/// prefix could not begin a pod name. As upstream, checks the prefix with its last two characters
-/// replaced by one `a`.
+/// prefix could not begin a pod name. As in upstream, checks the prefix with its last two
+/// characters replaced by one `a`.
 pub fn pod_name_prefix(parent_name: &str) -> String {
     let mut masked = parent_name.to_owned();
     masked.pop();

@@ -217,7 +217,7 @@ const OF_STATEFUL_SET: StatusNumbers = StatusNumbers {
     ],
 };
 
-/// The numbers in the status of a Deployment. As upstream, some paths lack their parent.
+/// The numbers in the status of a Deployment. As in upstream, some paths lack their parent.
 const OF_DEPLOYMENT: StatusNumbers = StatusNumbers {
     numbers: &[
         "observedGeneration",

@@ -225,7 +225,7 @@ fn check_amounts(limit: &Field<'_>) {
             "defaultRequest" => "default request",
             other => other,
         };
-        // The lower amount, the higher one, and the field and the value that the error shows. As
+        // The lower amount, the higher one, and the field and the value that the error shows. As in
         // upstream, an error about a default shows the value of the other amount.
         for (low, high, field, value) in [
             ("min", "max", "min", "min"),

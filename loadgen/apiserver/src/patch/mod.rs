@@ -31,7 +31,7 @@ pub enum Patch {
     Json(Vec<Operation>),
 }
 
-/// The maximum number of operations in a JSON patch, as upstream.
+/// The maximum number of operations in a JSON patch, as in upstream.
 const OPERATIONS_MAX: usize = 10_000;
 
 impl Patch {

@@ -152,7 +152,8 @@ impl Cluster {
             // The commit is the deletion of the stored object.
             let last = Arc::new(R::clone(old));
             match store.remove(key, old, None, last, &effects, now) {
-                // As upstream, the writer gets the object that it wrote, with the previous version.
+                // As in upstream, the writer gets the object that it wrote, with the previous
+                // version.
                 CommitOutcome::Done(_) => CommitOutcome::Done(Arc::new(new)),
                 CommitOutcome::Conflict => CommitOutcome::Conflict,
             }

@@ -278,7 +278,7 @@ fn numbers(bytes: &[u8]) -> Option<[&[u8]; 2]> {
     Some([number()?, number()?])
 }
 
-/// Returns the `SubjectPublicKeyInfo` of a key. Its hash is the key's id, as upstream.
+/// Returns the `SubjectPublicKeyInfo` of a key. Its hash is the key's id, as in upstream.
 fn info(form: Form, bytes: &[u8]) -> Vec<u8> {
     let algorithm = match form {
         Form::Ec => [der::value(OBJECT, EC), der::value(OBJECT, P256)],

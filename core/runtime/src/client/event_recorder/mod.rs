@@ -268,7 +268,7 @@ impl EventRecorder {
             kind: kind.as_str().into(),
             reason: reason.into(),
             host: Str::clone(&self.host),
-            // As upstream, combined events leave out these two.
+            // As in upstream, combined events leave out these two.
             reporting_component: Str::clone(if combined { &none } else { &component }),
             reporting_instance: Str::clone(if combined { &none } else { &self.host }),
             component,

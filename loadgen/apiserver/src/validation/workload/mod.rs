@@ -342,7 +342,7 @@ fn check_status(status: &ReplicaSetStatus, causes: &mut Causes) {
         (available, ready),
     ] {
         if part > whole {
-            // As upstream: only one of the two paths includes `status`.
+            // As in upstream: only one of the two paths includes `status`.
             let status = if whole_name == ready.0 { "" } else { "status." };
             let detail = format!("cannot be greater than {status}{whole_name}");
             causes.invalid(&path.member(name), part, detail);

@@ -162,8 +162,8 @@ async fn check(server: &ApiServer, drawn: &Drawn, stored: &Stored) -> Vec<(&'sta
         assert_refused(drawn, &path, code, &answer);
     }
     let of_many = drawn.method == "DELETE";
-    // As upstream: an object may be written but not be representable in the requested form, and a
-    // quota is charged before the name turns out to be taken.
+    // As in upstream: an object may be written but not be representable in the requested form, and
+    // a quota is charged before the name turns out to be taken.
     let is_transformed = drawn.accept.is_some_and(|accept| accept.contains(";as="));
     let may_write = is_transformed || code == 409 && drawn.method == "POST";
     let reads = ["GET", "HEAD", "OPTIONS"].contains(&drawn.method);
