@@ -47,11 +47,12 @@ const BUDGETS: usize = 0;
 /// The index of the queue of pods with the condition.
 const TARGETS: usize = 1;
 
-/// The controller, over informers that controllers may share. A clone is the same controller.
+/// The disruption controller. Other controllers may share its informers. A clone is a handle to the
+/// same controller.
 #[derive(Clone, Debug)]
 pub struct Controller(Arc<Shared>);
 
-/// The state that the controller shares with its syncs, which outlive a borrow.
+/// The controller's state, shared with its syncs because they outlive any borrow of the controller.
 #[derive(Debug)]
 struct Shared {
     caches: Caches,

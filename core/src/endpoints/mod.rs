@@ -45,12 +45,12 @@ use trigger::Triggers;
 pub use mirror::{EndpointSliceMirroring, Mirroring};
 pub use row::{EndpointSlices, EndpointsOfServices};
 
-/// One of the two controllers, over informers that controllers may share. A clone is the same
-/// controller.
+/// One of the two controllers. Other controllers may share its informers. A clone is a handle to
+/// the same controller.
 #[derive(Clone, Debug)]
 pub struct Controller(Arc<Shared>);
 
-/// The state that the controller shares with its syncs, which outlive a borrow.
+/// The controller's state, shared with its syncs because they outlive any borrow of the controller.
 #[derive(Debug)]
 struct Shared {
     services: Arc<Store<CachedService>>,

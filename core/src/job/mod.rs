@@ -119,11 +119,12 @@ impl Default for ControllerOptions {
     }
 }
 
-/// The Job controller, over informers that controllers may share. A clone is the same controller.
+/// The Job controller. Other controllers may share its informers. A clone is a handle to the same
+/// controller.
 #[derive(Clone, Debug)]
 pub struct Controller(Arc<Shared>);
 
-/// The state that the controller shares with its syncs, which outlive a borrow.
+/// The controller's state, shared with its syncs because they outlive any borrow of the controller.
 #[derive(Debug)]
 struct Shared {
     options: ControllerOptions,

@@ -44,7 +44,8 @@ const QUARANTINE_NS: i64 = 40_000_000_000;
 /// The key of the round.
 const ROUND: KeyId = KeyId(0);
 
-/// The collector, over informers that controllers may share. A clone is the same collector.
+/// The pod garbage collector. Other controllers may share its informers. A clone is a handle to the
+/// same collector.
 #[derive(Clone, Debug)]
 pub struct Controller(Arc<Shared>);
 

@@ -64,7 +64,8 @@ impl ControllerType for ClusterRoleAggregation {
     }
 }
 
-/// The controller, over informers that controllers may share. A clone is the same controller.
+/// The role aggregation controller. Other controllers may share its informers. A clone is a handle
+/// to the same controller.
 #[derive(Clone, Debug)]
 pub struct Controller(Arc<Shared>);
 

@@ -42,7 +42,8 @@ impl ControllerType for ServiceAccounts {
     }
 }
 
-/// The controller, over informers that controllers may share. A clone is the same controller.
+/// The service account controller. Other controllers may share its informers. A clone is a handle
+/// to the same controller.
 #[derive(Clone, Debug)]
 pub struct Controller(Arc<Shared>);
 

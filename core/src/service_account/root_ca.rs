@@ -55,7 +55,8 @@ impl ControllerType for RootCa {
     }
 }
 
-/// The controller, over informers that controllers may share. A clone is the same controller.
+/// The root CA publisher. Other controllers may share its informers. A clone is a handle to the
+/// same publisher.
 #[derive(Clone, Debug)]
 pub struct Controller(Arc<Shared>);
 

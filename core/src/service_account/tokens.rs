@@ -81,7 +81,8 @@ impl ControllerType for ServiceAccountTokens {
 const ACCOUNTS: usize = 0;
 const SECRETS: usize = 1;
 
-/// The controller, over informers that controllers may share. A clone is the same controller.
+/// The token controller. Other controllers may share its informers. A clone is a handle to the same
+/// controller.
 #[derive(Clone, Debug)]
 pub struct Controller(Arc<Shared>);
 

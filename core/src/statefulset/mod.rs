@@ -88,8 +88,8 @@ impl Default for ControllerOptions {
     }
 }
 
-/// The StatefulSet controller, over informers that controllers may share. A clone is the same
-/// controller.
+/// The StatefulSet controller. Other controllers may share its informers. A clone is a handle to
+/// the same controller.
 #[derive(Clone, Debug)]
 pub struct Controller(Arc<Shared>);
 
@@ -104,7 +104,7 @@ pub struct SyncInput {
     pub revisions: Vec<Revision>,
 }
 
-/// The state that the controller shares with its syncs, which outlive a borrow.
+/// The controller's state, shared with its syncs because they outlive any borrow of the controller.
 #[derive(Debug)]
 struct Shared {
     options: ControllerOptions,

@@ -35,11 +35,12 @@ const DELETION_BOUNDS: [f64; 14] = [
     0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 6.4, 12.8, 25.6, 51.2, 102.4, 204.8, 409.6, 819.2,
 ];
 
-/// The controller, over informers that controllers may share. A clone is the same controller.
+/// The TTL-after-finished controller. Other controllers may share its informers. A clone is a
+/// handle to the same controller.
 #[derive(Clone, Debug)]
 pub struct Controller(Arc<Shared>);
 
-/// The state that the controller shares with its syncs, which outlive a borrow.
+/// The controller's state, shared with its syncs because they outlive any borrow of the controller.
 #[derive(Debug)]
 struct Shared {
     jobs: Arc<Store<AnyObject>>,

@@ -38,7 +38,7 @@ const FINALIZER: &str = "service.kubernetes.io/load-balancer-cleanup";
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ServiceLoadBalancers;
 
-/// The controller. A clone is the same controller.
+/// The controller. A clone is a handle to the same controller.
 #[derive(Clone, Debug)]
 pub struct LoadBalancers(Arc<Shared>);
 

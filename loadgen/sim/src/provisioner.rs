@@ -54,7 +54,7 @@ const VOLUMES: usize = 1;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct VolumeProvisioner;
 
-/// The provisioner. A clone is the same one.
+/// The provisioner. A clone is a handle to the same provisioner.
 #[derive(Clone, Debug)]
 pub struct Provisioner(Arc<Shared>);
 

@@ -86,7 +86,8 @@ impl ControllerType for EndpointSliceMirroring {
     }
 }
 
-/// The controller, over informers that controllers may share. A clone is the same controller.
+/// The mirroring controller. Other controllers may share its informers. A clone is a handle to the
+/// same controller.
 #[derive(Clone, Debug)]
 pub struct Mirroring(Arc<Shared>);
 

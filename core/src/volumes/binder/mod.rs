@@ -61,11 +61,11 @@ const IS_DEFAULT: &str = "storageclass.kubernetes.io/is-default-class";
 /// The older annotation with the class of a claim or a volume.
 const OLD_CLASS: &str = "volume.beta.kubernetes.io/storage-class";
 
-/// The binder. A clone is the same controller.
+/// The binder. A clone is a handle to the same binder.
 #[derive(Clone, Debug)]
 pub struct Binder(Arc<Shared>);
 
-/// The state that the controller shares with its syncs, which outlive a borrow.
+/// The controller's state, shared with its syncs because they outlive any borrow of the controller.
 #[derive(Debug)]
 struct Shared {
     claims: Arc<Store<Cached>>,

@@ -24,7 +24,7 @@ const FINALIZER: &str = "kubernetes.io/pvc-protection";
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PersistentVolumeClaimProtection;
 
-/// The controller that protects claims. A clone is the same controller.
+/// The controller that protects claims. A clone is a handle to the same controller.
 #[derive(Clone, Debug)]
 pub struct ClaimProtection(Arc<Shared>);
 

@@ -62,7 +62,8 @@ impl ControllerType for EphemeralVolumes {
     }
 }
 
-/// The controller, over informers that controllers may share. A clone is the same controller.
+/// The ephemeral volume controller. Other controllers may share its informers. A clone is a handle
+/// to the same controller.
 #[derive(Clone, Debug)]
 pub struct PodVolumes(Arc<Shared>);
 

@@ -19,7 +19,7 @@ const FINALIZER: &str = "kubernetes.io/pv-protection";
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PersistentVolumeProtection;
 
-/// The controller that protects volumes. A clone is the same controller.
+/// The controller that protects volumes. A clone is a handle to the same controller.
 #[derive(Clone, Debug)]
 pub struct VolumeProtection(Arc<Shared>);
 
