@@ -24,7 +24,7 @@ pub const DEFAULT_PODS_FOR_A_NODE: u64 = 20;
 pub const DEFAULT_NAMESPACES: u64 = 100;
 /// Default capacity of a node, in pods: the kubelet's own default.
 pub const DEFAULT_PODS_PER_NODE: u32 = 110;
-/// The most objects of a kind: object numbers in the indexes are 32 bits wide.
+/// The maximum number of objects of a kind: object numbers in the indexes are 32 bits wide.
 pub const MAX_OBJECTS: u64 = u32::MAX as u64;
 
 /// Resolves the size of a generated cluster. `extra_pods` are the pods that the scenario adds on

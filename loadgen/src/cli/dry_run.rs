@@ -16,7 +16,7 @@ use crate::settings::Settings;
 use crate::units::{count_for_people as count, counted};
 use crate::workloads::{self, Demand, Findings};
 
-/// The most lines for one kind of deviation.
+/// The maximum number of lines for one kind of deviation.
 const SHOWN_MAX: usize = 5;
 
 /// Summary of the files.

@@ -23,19 +23,19 @@ use super::progress::Teller;
 use crate::report::output::Inputs;
 use crate::units::{count_for_people as count, counted, parse_duration_ns, parse_size, shell_path};
 
-/// The most failing seeds whose schedules are minimised.
+/// The maximum number of failing seeds whose schedules are minimised.
 const MINIMISED: usize = 3;
 
-/// The most schedules to play while minimising one.
+/// The maximum number of schedules to play while minimising one.
 const PLAYS_MAX: u32 = 1_000;
 
-/// The most real time to spend minimising one schedule, in seconds.
+/// The maximum real time spent minimising one schedule, in seconds.
 const MINIMISE_SECONDS: f64 = 15.0;
 
-/// The most pairs of fault and step to show.
+/// The maximum number of pairs of fault and step to show.
 const LEAST_MET: usize = 8;
 
-/// The most threads.
+/// The maximum number of threads.
 const THREADS_MAX: u64 = 4_096;
 
 /// Real time between progress lines without a terminal, in seconds.

@@ -52,7 +52,7 @@ use self::no_faultsim::{self as bugs, self as fuzz, self as replay};
 use crate::text::json;
 use crate::units::counted;
 
-/// The most warnings about the files of `-f` to show.
+/// The maximum number of warnings about the files of `-f` to show.
 const WARNINGS_MAX: usize = 20;
 
 /// Writes warnings about likely mistakes to standard error.

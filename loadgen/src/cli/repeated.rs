@@ -19,7 +19,7 @@ use crate::sweep::{self, RunPlan, repeated};
 use crate::text::json;
 use crate::units::{counted, wrapped};
 
-/// The most failed runs to list; --json contains all of them.
+/// The maximum number of failed runs to list; --json contains all of them.
 const FAILED_SHOWN: usize = 5;
 
 /// Refuses flags that apply to only one run.

@@ -28,7 +28,7 @@ impl Snapshots {
     /// Starts the thread if there is a file.
     ///
     /// # Errors
-    /// The thread can't be started.
+    /// Fails if the thread can't be started.
     pub(super) fn start(file: Option<&PathBuf>, cluster: &Arc<Cluster>) -> Result<Snapshots> {
         let Some(file) = file.cloned() else {
             return Ok(Snapshots(None));

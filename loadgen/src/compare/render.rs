@@ -10,10 +10,10 @@ use super::verdict::{Comparison, Row, Verdict};
 use crate::text::columns::columns;
 use crate::units::wrapped;
 
-/// The most seeds to list.
+/// The maximum number of seeds to list.
 const SEEDS_SHOWN: usize = 10;
 
-/// The most regressions that a reason names.
+/// The maximum number of regressions that a reason names.
 const REGRESSIONS_NAMED: usize = 3;
 
 /// Width of a paragraph next to its label.

@@ -5,7 +5,7 @@
 //! is at least as far from its expectation as the observed one. Above that, it is the normal
 //! approximation with corrections for ties and continuity.
 
-/// The most values for which every division of the ranks is counted.
+/// The maximum number of values for which every division of the ranks is counted.
 const EXACT_MAX: usize = 60;
 
 /// A difference with a p-value below this counts as real.

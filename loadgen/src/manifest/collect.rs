@@ -98,7 +98,7 @@ struct LeftOutOfKind {
     count: u64,
 }
 
-/// The most kinds left out that get a warning each; the others share one.
+/// The maximum number of kinds left out that get a warning each; the others share one.
 const LEFT_OUT_KINDS_MAX: usize = 50;
 
 /// How many objects to collect before sharing memory between equal parts again.

@@ -11,8 +11,8 @@ use super::error::ManifestError;
 /// Bytes to request at a time.
 const READ_BYTES: usize = 1 << 18;
 
-/// The most text to hold: some items, and one whose end is not found yet. API servers accept
-/// objects up to 3 MiB.
+/// The maximum number of bytes of text to hold: some items, and one whose end is not found yet. API
+/// servers accept objects up to 3 MiB.
 const HELD_BYTES_MAX: usize = 24 << 20;
 
 /// The error about a NUL byte.

@@ -38,10 +38,10 @@ const CONTAINER: &str = "
     terminationMessagePolicy tty volumeDevices volumeMounts workingDir
 ";
 
-/// The most characters of a field name to show.
+/// The maximum number of characters of a field name to show.
 const SHOWN_MAX: usize = 80;
 
-/// The most characters of a path to show.
+/// The maximum number of characters of a path to show.
 const PATH_MAX: usize = 300;
 
 /// A field that Kubernetes doesn't know.

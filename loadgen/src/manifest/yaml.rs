@@ -24,7 +24,7 @@ pub(super) const CUT_OFF: &str = "cut off";
 /// Lists in documents larger than this are read item by item.
 const LARGE_BYTES: usize = 4 << 20;
 
-/// The most text to hold of a document, or of an item of a large list.
+/// The maximum number of bytes of text to hold for a document, or for an item of a large list.
 const DOCUMENT_BYTES_MAX: usize = 64 << 20;
 
 /// Reads every document of a stream.

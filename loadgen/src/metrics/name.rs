@@ -11,7 +11,7 @@ use super::catalogue::{Better, METRICS, Metric, Shape, Statistic, Unit};
 /// The minimum similarity of a proposed name, from 0 to 1.
 const LIKE_ENOUGH: f64 = 0.72;
 
-/// The most names to propose.
+/// The maximum number of names to propose.
 const PROPOSED: usize = 3;
 
 /// The name of a metric of a result.

@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::catalogue::{METRICS, Metric, Shape, Statistic};
 use super::name::{MetricName, proposal};
 
-/// The most names of entries or phases that a note lists.
+/// The maximum number of names of entries or phases that a note lists.
 const NAMES_LISTED: usize = 8;
 
 /// The metrics of one result.

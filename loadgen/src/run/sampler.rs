@@ -19,16 +19,16 @@ use podstorm_sim::engine::client::CallTotal;
 use super::phases::Position;
 use crate::result::Series;
 
-/// The most samples of one grid; a power of two, so that halving keeps the lines even.
+/// The maximum number of samples of one grid; a power of two, so that halving keeps the lines even.
 const PER_GRID: usize = 256;
 
-/// The most samples of a phase's own grid; a power of two.
+/// The maximum number of samples of a phase's own grid; a power of two.
 const PER_PHASE: usize = 16;
 
 /// How many phases, the first ones, have their own grid.
 const GRIDS_OF_PHASES: usize = 16;
 
-/// The most samples of phase beginnings.
+/// The maximum number of samples of phase beginnings.
 const OF_PHASES: usize = 128;
 
 /// The narrowest grid of time, ns.

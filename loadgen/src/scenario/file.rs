@@ -20,10 +20,10 @@ use crate::workloads::{self, Sizes};
 /// The largest scenario file, in bytes; far above any realistic file.
 const MAX_BYTES: u64 = 4 << 20;
 
-/// The most steps of a scenario, with repetitions expanded.
+/// The maximum number of steps of a scenario, with repetitions expanded.
 const MAX_STEPS: u64 = 1_000_000;
 
-/// The most levels of nested repetitions.
+/// The maximum number of levels of nested repetitions.
 const MAX_DEPTH: u32 = 8;
 
 /// An invalid scenario: the place and the reason.

@@ -18,7 +18,7 @@ impl Background {
     /// Serves until the channel passed to `serve` is closed.
     ///
     /// # Errors
-    /// The thread can't be started.
+    /// Fails if the thread can't be started.
     pub(crate) fn start<F: Future>(
         name: &str,
         runtime: Runtime,

@@ -9,7 +9,7 @@ use crate::report::page::{coordinate as place, round_step, steps_to};
 /// Shades of a heat map, from the least value to the greatest.
 pub const SHADES: usize = 7;
 
-/// The most lines of a plot that a reader can distinguish.
+/// The maximum number of lines of a plot that a reader can distinguish.
 pub const LINES_MAX: usize = 8;
 
 /// Height of a row, and minimum width of a column, of a heat map.

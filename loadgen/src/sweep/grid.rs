@@ -3,7 +3,7 @@
 use anyhow::{Result, bail};
 use serde::Serialize;
 
-/// The most cells of a grid: a larger one is unreadable, and probably a typo.
+/// The maximum number of cells of a grid: a larger one is unreadable, and probably a typo.
 pub const CELLS_MAX: usize = 10_000;
 
 /// A setting that varies.

@@ -12,7 +12,7 @@ use crate::units::counted;
 /// The version of the JSON's schema; incremented when a member changes its meaning or is removed.
 const SCHEMA_VERSION: u32 = 2;
 
-/// The most cells that the terminal shows; files contain all of them.
+/// The maximum number of cells that the terminal shows; files contain all of them.
 const CELLS_SHOWN: usize = 250;
 
 /// Formats the table for the terminal, one line per cell, and the conclusion. `command` returns the

@@ -11,10 +11,10 @@ use super::output::{conclusion, mark, shown, values};
 use crate::metrics::{Better, MetricName};
 use crate::report::page;
 
-/// The most combinations of third and further dimensions that have their own charts.
+/// The maximum number of combinations of third and further dimensions that have their own charts.
 const PANELS_MAX: usize = 24;
 
-/// The most cells in the page's table.
+/// The maximum number of cells in the page's table.
 const CELLS_LISTED: usize = 2_000;
 
 /// Renders the page. `common` are the settings that all cells share, `command` repeats a cell.

@@ -42,7 +42,7 @@ const OF_FINISHING: [&str; 5] = [
     "finished.pods_wasted",
 ];
 
-/// The most runs of a sweep, including all seeds.
+/// The maximum number of runs of a sweep, including all seeds.
 const RUNS_MAX: usize = 100_000;
 
 /// Flags of `loadgen sweep`.

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 
 use crate::run::Progress;
 
-/// The most samples; above the width of a wide terminal.
+/// The maximum number of samples; above the width of a wide terminal.
 const SAMPLES_MAX: usize = 512;
 
 /// The period of a rate, in seconds.

@@ -29,10 +29,10 @@ const PHASE_METRICS: usize = 65;
 /// The minimum width of a phase's name.
 const PHASE_NAME: usize = 24;
 
-/// The most violations to show; the result has all of them.
+/// The maximum number of violations to show; the result has all of them.
 const VIOLATIONS_SHOWN: usize = 5;
 
-/// The most incomplete rollouts to show; the result has more.
+/// The maximum number of incomplete rollouts to show; the result has more.
 const ROLLOUTS_SHOWN: usize = 3;
 
 /// Writes a line without trailing blanks.

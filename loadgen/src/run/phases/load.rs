@@ -26,7 +26,7 @@ pub(super) struct Loader {
     pub(super) refused_count: u64,
 }
 
-/// The most refusals to describe.
+/// The maximum number of refusals to describe.
 const REFUSED_MAX: usize = 10;
 
 impl Loader {

@@ -71,7 +71,7 @@ pub(super) enum Standing {
     UnderWay,
 }
 
-/// The most incomplete rollouts that a result names.
+/// The maximum number of incomplete rollouts that a result names.
 const ROLLOUTS_SHOWN: usize = 20;
 
 impl Rollouts {

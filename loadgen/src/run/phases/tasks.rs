@@ -9,7 +9,7 @@ use super::driver::Driver;
 use crate::scenario::load_shape::{LoadShape, Schedule};
 use crate::scenario::{Amount, Phase as PhasePlan, Scale, Scenario, ScenarioStep, Which};
 
-/// The most writes in one run.
+/// The maximum number of writes in one run.
 pub(super) const WRITES_PER_RUN: u32 = 100;
 
 /// The outcome of one action of a step.

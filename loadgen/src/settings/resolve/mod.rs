@@ -30,7 +30,7 @@ const QPS_RANGE: std::ops::RangeInclusive<f64> = 0.001..=1e6;
 /// The range of pods per second to delete from outside; the minimum is one per hour.
 const CHURN_RANGE: std::ops::RangeInclusive<f64> = 1.0 / 3_600.0..=1e6;
 
-/// The most workers, and the most OS threads.
+/// The maximum number of workers, and of OS threads.
 const MAX_THREADS: u64 = 4_096;
 
 /// The request for a run.

@@ -65,7 +65,7 @@ static BACKOFF_LIMIT: &Flag = &FLAGS[3];
 static PER_INDEX: &Flag = &FLAGS[4];
 static DEADLINE: &Flag = &FLAGS[5];
 
-/// The most concurrent pods of an indexed Job, as the server limits them.
+/// The maximum number of concurrent pods of an indexed Job, as the server limits them.
 const PARALLELISM_MAX: i32 = 100_000;
 
 /// The number of completions above which a Job with per-index back-off limits must limit the failed

@@ -39,7 +39,7 @@ use crate::workloads::replicaset::explain as pods;
 use crate::workloads::replicaset::explain::find::{full_name, near_names, only, some_of};
 use words::SyncView;
 
-/// The most syncs to show: a rollout of thousands of pods, one at a time, is cut off.
+/// The maximum number of syncs to show: a rollout of thousands of pods, one at a time, is cut off.
 const SYNCS_MAX: usize = 1_000;
 
 /// The answer.

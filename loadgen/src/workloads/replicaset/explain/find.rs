@@ -8,7 +8,7 @@ use podstorm_objects::{DynamicObject, Kind, ObjectMeta, ReplicaSet};
 
 use super::Objects;
 
-/// The most similar names that a message lists.
+/// The maximum number of similar names that a message lists.
 const NEAR_MAX: usize = 3;
 
 /// Finds the object of a kind.

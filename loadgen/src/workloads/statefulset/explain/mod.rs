@@ -27,7 +27,7 @@ use crate::text::json;
 use crate::workloads::explain::{Asked as Question, Explanation, Layout};
 use crate::workloads::replicaset::explain::find::untyped;
 
-/// The most syncs to simulate: far more than any set needs before it waits.
+/// The maximum number of syncs to simulate: far more than any set needs before it waits.
 const SYNCS_MAX: usize = 1_000;
 
 /// The answer.
@@ -70,8 +70,8 @@ struct Answer {
     notes: Vec<String>,
 }
 
-/// The most replicas of a set to simulate: with Parallel pod management the first sync creates all
-/// pods.
+/// The maximum number of replicas of a set to simulate: with Parallel pod management the first sync
+/// creates all pods.
 const REPLICAS_MAX: i64 = 100_000;
 
 /// A request of a sync.
