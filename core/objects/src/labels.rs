@@ -46,7 +46,7 @@ impl Labels {
         Labels::read(Tape::new(&value).root(), &Path::ROOT)
     }
 
-    /// Like [`Labels::from_json`], for a value of a tape at `path`.
+    /// Like [`Labels::from_json`], for a value on a tape at `path`.
     ///
     /// # Errors
     /// Fails for any other value, and names the key.

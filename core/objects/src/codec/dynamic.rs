@@ -18,7 +18,7 @@ impl DynamicObject {
         DynamicObject::read(kind, Tape::new(&value).root())
     }
 
-    /// Like [`from_json`](DynamicObject::from_json), for a value of a tape.
+    /// Like [`from_json`](DynamicObject::from_json), for a value on a tape.
     ///
     /// # Errors
     /// As [`from_json`](DynamicObject::from_json).

@@ -1,6 +1,6 @@
 //! JSON codecs of the objects. Each file reads and writes one family of types.
 //!
-//! Objects are read from a value of a tape and written as text; neither direction builds a tree.
+//! Objects are read from a value on a tape and written as text; neither direction builds a tree.
 //! Nulls of typed members are dropped. Members that no Kubernetes version defines are pruned, as an
 //! API server does, if they are siblings of `metadata`, `spec` and `status`, or members of owner
 //! references and selectors, whose members are all typed. Unset members are not written.

@@ -1,4 +1,4 @@
-//! One value of a tape.
+//! One value on a tape.
 
 use std::cmp::Ordering;
 use std::fmt;
