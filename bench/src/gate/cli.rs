@@ -120,7 +120,7 @@ fn gate(flags: &Flags) -> Result<u8> {
     let path = flags.budgets.clone();
     let path = path.unwrap_or_else(|| package_directory().join("budgets.toml"));
     let name = path.display();
-    // The measurement takes long, so everything that would make it useless is checked first.
+    // The measurement takes a long time, so everything that would make it useless is checked first.
     let reason = flags.reason.as_deref().unwrap_or_default();
     ensure!(
         flags.reason.is_none() || !reason.trim().is_empty(),

@@ -21,7 +21,7 @@ use crate::results::{package_directory, target_directory};
 /// # Errors
 /// Fails if a tool is missing, if a build or a run fails, or if a path was not counted.
 pub(super) fn collect(only: &str, planted: bool) -> Result<Measurement> {
-    // Tools first, because a build takes long and would be in vain without them.
+    // Tools first, because a build takes a long time and would be in vain without them.
     let toolchain = tools::toolchain()?;
     let built = build()?;
     let executable = |name: &str| {

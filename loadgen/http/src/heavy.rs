@@ -1,5 +1,5 @@
-//! Requests that may take long. They run on threads that serve no connection, at most one per core,
-//! so probes and small requests never wait for them. Each has a [time
+//! Requests that may take a long time. They run on threads that serve no connection, at most one
+//! per core, so probes and small requests never wait for them. Each has a [time
 //! limit](Settings::request_timeout), after which it gets a 504 and commits nothing.
 
 use std::sync::Arc;
@@ -98,7 +98,7 @@ impl Drop for Raises {
     }
 }
 
-/// Reports whether a request may take long.
+/// Reports whether a request may take a long time.
 pub(crate) fn is_heavy(cluster: &Cluster, route: &Route, method: &Method, body: usize) -> bool {
     let Route::Objects(target) = route else {
         return body > BODY_MAX;

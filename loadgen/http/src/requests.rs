@@ -305,7 +305,7 @@ fn answered(call: &Call<'_>, route: Route) -> Response<Body> {
     response
 }
 
-/// Runs a task that may take long on a thread where it blocks no other request.
+/// Runs a task that may take a long time on a thread where it blocks no other request.
 ///
 /// # Errors
 /// 500 if the task panics: the cluster has stopped then.

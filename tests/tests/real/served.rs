@@ -17,7 +17,7 @@ use tempfile::TempDir;
 /// The releases of kubectl, with the suffixes of their programs' names.
 const RELEASES: [(&str, &str); 2] = [("1.32", "v1.32.3"), ("1.36", "v1.36.3")];
 
-/// Maximum number of checks while waiting: 20 s, or longer if a check takes long.
+/// Maximum number of checks while waiting: 20 s, or longer if a check takes a long time.
 const LOOKS: usize = 200;
 const BETWEEN_LOOKS: Duration = Duration::from_millis(100);
 

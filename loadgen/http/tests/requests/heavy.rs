@@ -1,4 +1,4 @@
-//! Requests that take long: others are answered meanwhile, and each ends at its time limit.
+//! Requests that take a long time: others are answered meanwhile, and each ends at its time limit.
 
 use std::time::Duration;
 
