@@ -110,7 +110,7 @@ impl<'a> Read<'a> {
         rolling.is_object().then_some(rolling)
     }
 
-    /// Returns the number of first pods that are not updated.
+    /// Returns the number of pods, from the lowest ordinal up, that are not updated.
     pub(super) fn partition(&self) -> i64 {
         self.rolling()
             .map_or(0, |it| it["partition"].as_i64().unwrap_or(0))
