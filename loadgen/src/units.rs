@@ -22,7 +22,7 @@ const DURATION_UNITS: [(&str, i64); 7] = [
     ("ns", 1),
 ];
 
-/// Returns an error that explains what is wrong with a text and what is expected.
+/// Returns an error that explains what is wrong with a string and what is expected.
 pub(crate) fn refuse<T>(problem: impl Into<String>) -> Result<T, String> {
     Err(problem.into())
 }
@@ -268,7 +268,7 @@ pub fn latency_text(latency: Latency) -> String {
     }
 }
 
-/// Quotes a text so that a shell reads it as one word.
+/// Quotes a string so that a shell reads it as one word.
 pub fn shell_word(text: &str) -> String {
     shell_bytes(text.as_bytes())
 }
@@ -383,8 +383,8 @@ pub fn three_digits(value: f64) -> String {
     }
 }
 
-/// Wraps a text into lines of at most `width` characters, broken at blanks; a longer word gets its
-/// own line.
+/// Wraps a string into lines of at most `width` characters, broken at blanks. A longer word gets
+/// its own line.
 pub fn wrapped(text: &str, width: usize) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for word in text.split_ascii_whitespace() {
@@ -399,7 +399,7 @@ pub fn wrapped(text: &str, width: usize) -> Vec<String> {
     lines
 }
 
-/// Returns the beginning of a text that fits the columns.
+/// Returns the beginning of a string that fits the columns.
 pub(crate) fn cut(text: &str, columns: usize) -> String {
     if text.chars().count() <= columns {
         return text.to_owned();
@@ -408,7 +408,7 @@ pub(crate) fn cut(text: &str, columns: usize) -> String {
     format!("{}…", start.trim_end())
 }
 
-/// Returns a text without the byte order mark that some editors put before it.
+/// Returns a string without the byte order mark that some editors put before it.
 pub(crate) fn without_mark(text: &str) -> &str {
     text.strip_prefix('\u{feff}').unwrap_or(text)
 }

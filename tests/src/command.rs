@@ -190,7 +190,7 @@ pub fn stdout(output: &Output) -> String {
     String::from_utf8(output.stdout.clone()).expect("reports are UTF-8")
 }
 
-/// Asserts that a text contains all these phrases, separated by bars: `--engine | virtual`.
+/// Asserts that a string contains all these phrases, separated by bars: `--engine | virtual`.
 ///
 /// # Panics
 /// If it does not.

@@ -4,12 +4,12 @@ use std::fmt;
 
 use super::Str;
 
-/// A number or a text, such as `25%`.
+/// A number or a string, such as `25%`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum IntOrString {
     /// A number.
     Int(i32),
-    /// A text.
+    /// A string.
     Text(Str),
 }
 

@@ -103,7 +103,7 @@ pub enum RestartPolicy {
 }
 
 impl RestartPolicy {
-    /// Creates the policy with this text; `None` for a text that Kubernetes doesn't define.
+    /// Returns the policy named `text`; `None` for a name that Kubernetes doesn't define.
     pub fn new(text: &str) -> Option<RestartPolicy> {
         match text {
             "Always" => Some(RestartPolicy::Always),
@@ -184,7 +184,7 @@ pub enum PodPhase {
     Failed,
     /// The node could not be reached.
     Unknown,
-    /// A text that Kubernetes doesn't define. It is in `rest["phase"]`.
+    /// A string that Kubernetes doesn't define. It is in `rest["phase"]`.
     Other,
 }
 

@@ -123,7 +123,7 @@ const WRITABLE_SECONDS: std::ops::RangeInclusive<i64> =
 /// 0001-01-01T00:00:00Z, which Go cannot tell from an unset time.
 const GO_ZERO_SECONDS: i64 = -719_162 * 86_400;
 
-/// The reason why a text is not an RFC 3339 time.
+/// The reason why a string is not an RFC 3339 time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("not a time of the form 2026-01-02T03:04:05Z")]
 pub struct TimeError(Mismatch);
@@ -157,7 +157,7 @@ impl TimeError {
     }
 }
 
-/// Quotes a text like Go's `time`: byte by byte if it is not ASCII.
+/// Quotes a string like Go's `time`: byte by byte if it is not ASCII.
 fn go_time_quoted(text: &str) -> String {
     let mut quoted = String::from("\"");
     for character in text.chars() {
@@ -226,7 +226,7 @@ fn usual_text(seconds: i64, room: &mut [u8; 20]) -> &str {
     str::from_utf8(room).expect("digits are ASCII")
 }
 
-/// Reads a text of the usual form. `None` for every other text, and for parts out of range.
+/// Reads a string of the usual form. `None` for any other form, and for parts out of range.
 fn read_usual(text: &str) -> Option<i64> {
     let text: &[u8; 20] = text.as_bytes().try_into().ok()?;
     let mut is_usual = true;
@@ -269,7 +269,7 @@ impl Time {
     /// Source: `time.Parse` in Go.
     ///
     /// # Errors
-    /// Fails for a text that Go doesn't read, and for a time whose year in UTC doesn't have four
+    /// Fails for a string that Go doesn't read, and for a time whose year in UTC doesn't have four
     /// digits.
     pub fn read(text: &str) -> Result<Time, TimeError> {
         if let Some(seconds) = read_usual(text) {

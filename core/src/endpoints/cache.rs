@@ -95,7 +95,7 @@ pub(super) struct CachedSlice {
     object: Arc<DynamicObject>,
     /// The endpoints of the slice in order; empty if another controller writes the slice.
     pub(super) endpoints: Box<[StoredEndpoint]>,
-    /// A text that identifies its ports.
+    /// A string that identifies its ports.
     pub(super) ports_key: String,
 }
 

@@ -34,7 +34,7 @@ pub(super) struct Selected {
 pub(super) struct Ports {
     /// The ports as both kinds of endpoints write them, in the order of the Service.
     pub(super) list: Vec<Value>,
-    /// A text that identifies the ports.
+    /// A string that identifies the ports.
     pub(super) key: String,
 }
 

@@ -83,7 +83,7 @@ pub(super) fn plan(
     plan
 }
 
-/// Returns a text that identifies a list of ports.
+/// Returns a string that identifies a list of ports.
 pub(super) fn ports_key(ports: &[Value]) -> String {
     let mut texts: Vec<String> = ports.iter().map(Value::to_string).collect();
     texts.sort();

@@ -18,7 +18,7 @@ pub(super) struct Dump<W>(pub(super) W);
 /// Only the values, each with a recognizable end: templates are equal exactly if these texts are.
 pub(super) struct Canonical<W>(pub(super) W);
 
-/// Asserts a write to a text or a hash, which can't fail.
+/// Asserts a write to a string or a hash, which can't fail.
 fn infallible(result: fmt::Result) {
     debug_assert!(result.is_ok());
 }

@@ -41,7 +41,7 @@ fn at<'o>(object: &'o DynamicObject, path: &str) -> &'o Value {
         .unwrap_or(&Value::Null)
 }
 
-/// Returns a text member by its path; empty if absent.
+/// Returns a string member by its path; empty if absent.
 fn text<'o>(object: &'o DynamicObject, path: &str) -> &'o str {
     at(object, path).as_str().unwrap_or("")
 }

@@ -147,7 +147,7 @@ fn field_selector(kind: Kind, text: &str) -> Result<Vec<Requirement>, ApiError> 
     Ok(parts)
 }
 
-/// Splits a text at commas that are not escaped.
+/// Splits a string at commas that are not escaped.
 fn split_unescaped(text: &str) -> impl Iterator<Item = &str> {
     let mut escaped = false;
     text.split(move |character| {

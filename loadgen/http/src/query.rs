@@ -90,7 +90,7 @@ impl<'a> Query<'a> {
     }
 }
 
-/// Returns why Go rejects a text as a duration, or `None` if it is valid or empty.
+/// Returns why Go rejects a string as a duration, or `None` if it is valid or empty.
 fn duration_problem(text: &str) -> Option<String> {
     let mut rest = text.strip_prefix(['-', '+']).unwrap_or(text);
     if text.is_empty() || rest == "0" {

@@ -30,7 +30,7 @@ impl Default for Texts {
 }
 
 impl Texts {
-    /// Replaces a text by an equal one that is already in use, if there is one.
+    /// Replaces a string by an equal one that is already in use, if there is one.
     pub(crate) fn share(&self, text: &mut Rest) {
         if text.is_empty() {
             return;

@@ -116,7 +116,7 @@ fn scope(name: &str) -> Result<Scope> {
     MetricName::metric(name).map(Scope::Metric)
 }
 
-/// Parses `5%` as a share; `None` for a text that is not a share.
+/// Parses `5%` as a share; `None` for a string that is not a share.
 fn share(text: &str) -> Result<Option<Limit>> {
     let Some(digits) = text.trim().strip_suffix('%') else {
         return Ok(None);

@@ -40,7 +40,7 @@ pub struct Budget {
 pub enum Amount {
     /// A number.
     Number(i64),
-    /// A text. Valid texts are whole percentages such as `50%`.
+    /// A string. Valid strings are whole percentages such as `50%`.
     Text(String),
 }
 
@@ -93,7 +93,7 @@ impl Amount {
     /// Returns this amount as a number of pods out of `total`. A percentage is rounded up.
     ///
     /// # Errors
-    /// Fails for a text that is not a percentage, which validation refuses.
+    /// Fails for a string that is not a percentage, which validation refuses.
     ///
     /// Source: `GetScaledValueFromIntOrPercent` in Kubernetes' apimachinery.
     pub fn resolve(&self, total: i64) -> Result<i64, String> {

@@ -246,7 +246,7 @@ fn integer(text: &str) -> Option<i64> {
     is_usual.then(|| text.parse().ok())?
 }
 
-/// Reports whether a plain scalar is certainly a text. False for a scalar that is a number, a
+/// Reports whether a plain scalar is certainly a string. False for a scalar that is a number, a
 /// boolean or null in any version of YAML, or that has YAML syntax.
 fn is_text(text: &str) -> bool {
     const WORDS: [&str; 12] = [

@@ -230,7 +230,7 @@ impl<'t> DeserializeSeed<'t> for Name<'_, 't> {
     type Value = ();
 
     fn deserialize<D: Deserializer<'t>>(self, deserializer: D) -> Result<(), D::Error> {
-        // Always as a text, because in YAML a name may look like a number or a boolean.
+        // Always as a string, because in YAML a name may look like a number or a boolean.
         deserializer.deserialize_str(Fill(self.0))
     }
 }

@@ -92,7 +92,7 @@ impl Writer {
         self.0.len()
     }
 
-    /// Writes a text unchanged.
+    /// Writes a string unchanged.
     pub(crate) fn raw(&mut self, text: &str) {
         self.0.push_str(text);
     }

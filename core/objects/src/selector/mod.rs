@@ -126,7 +126,7 @@ impl Selector {
     /// `app=web,tier in (a,b),env!=dev,x,!y,cores>4`. The empty string matches everything.
     ///
     /// # Errors
-    /// Fails for a text that is not a selector, or that has a key or a value that no label can
+    /// Fails for a string that is not a selector, or that has a key or a value that no label can
     /// have.
     pub fn parse(text: &str) -> Result<Selector, SelectorError> {
         Selector::from_requirements(parse::requirements(text)?)

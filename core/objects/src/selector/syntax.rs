@@ -1,6 +1,6 @@
 //! The syntax of label keys and label values.
 
-/// The reason why a text is not a label key or value.
+/// The reason why a string is not a label key or value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SyntaxError {
     /// A key has no name after its prefix, or is empty.
@@ -84,7 +84,7 @@ pub fn check_label_value(value: &str) -> Result<(), SyntaxError> {
     }
 }
 
-/// Reports whether a text is a DNS-1123 subdomain: dot-separated parts of lower-case letters,
+/// Reports whether a string is a DNS-1123 subdomain: dot-separated parts of lower-case letters,
 /// digits and inner dashes, of at most 253 bytes in total.
 pub fn is_dns_subdomain(text: &str) -> bool {
     // One pass, because every create checks label keys.

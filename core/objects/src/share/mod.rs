@@ -159,7 +159,7 @@ impl Sharer {
             .insert_unique(hash, owner.clone(), |known| self.hasher.hash_one(&**known));
     }
 
-    /// Shares a text.
+    /// Shares a string.
     pub fn share_text(&mut self, text: &mut Str) {
         // The empty text has no memory to share.
         if !text.is_empty() {

@@ -56,7 +56,7 @@ impl PodKey for str {
         };
         Fingerprint {
             spread: FIXED_STATE.hash_one(bytes),
-            // Zero only for a text of NULs, which is not a name.
+            // Zero only for a string of NULs, which is not a name.
             rest: rest.max(1),
         }
     }

@@ -1,9 +1,9 @@
 //! Pod indexes as text: `1,3-5`.
 
-/// Returns the number of indexes in a text. All must be less than `completions`.
+/// Returns the number of indexes in a list such as `1,3-5`. All must be less than `completions`.
 ///
 /// # Errors
-/// The problem with the text, in upstream's words.
+/// The problem with the list, in upstream's words.
 ///
 /// Source: `validateIndexesFormat` of Kubernetes' `pkg/apis/batch/validation`.
 pub(super) fn count(text: &str, completions: i64) -> Result<i64, String> {

@@ -189,7 +189,7 @@ fn validate_budget(new: &DynamicObject, _: Option<&DynamicObject>) -> Vec<Cause>
     checks.found()
 }
 
-/// The error for a text that is not a percentage.
+/// The error for a string that is not a percentage.
 pub(super) const NO_PERCENT: &str = "a valid percent string must be a numeric string followed by an ending '%' (e.g. '1%',  or \
      '93%', regex used for validation is '[0-9]+%')";
 

@@ -191,7 +191,7 @@ fn check_text<'s>(schema: &'s Value, text: &str, path: &Path<'_>, causes: &mut B
     }
 }
 
-/// Reports whether a text has a format. Formats that upstream doesn't know are not checked.
+/// Reports whether a string has a format. Formats that upstream doesn't know are not checked.
 fn has_format(format: &str, text: &str) -> bool {
     match format {
         "date-time" | "datetime" => text.parse::<Time>().is_ok(),

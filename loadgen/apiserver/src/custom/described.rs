@@ -107,7 +107,7 @@ fn row(spec: &Value, names: &Value, version: &Value) -> Option<(Kind, Arc<Value>
     Some((kind, custom.schema.hold(|| whole_schema(schema))))
 }
 
-/// Leaks a text: it lives as long as the process.
+/// Leaks a string: it lives as long as the process.
 fn keep(text: impl Into<String>) -> &'static str {
     Box::leak(text.into().into_boxed_str())
 }

@@ -74,7 +74,7 @@ impl Token {
     }
 
     /// # Errors
-    /// 400 for a text that is not a token of this collection.
+    /// 400 for a string that is not a token of this collection.
     pub(super) fn read(text: &str, of: Collection<'_>) -> Result<Token, ApiError> {
         let refused = |why: String| {
             errors::bad_request(format!(

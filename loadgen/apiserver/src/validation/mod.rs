@@ -74,7 +74,7 @@ const GENERIC: [&str; 5] = [
     "policy",
 ];
 
-/// Returns all problems with a text that must be a qualified name, like a label key.
+/// Returns all problems with a string that must be a qualified name, like a label key.
 pub fn qualified_name_problems(text: &str) -> Vec<String> {
     names::label_key_problems(text)
 }

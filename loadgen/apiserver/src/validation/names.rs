@@ -157,7 +157,7 @@ pub(crate) fn ip_address(text: &str) -> Option<String> {
         .then(|| "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)".to_owned())
 }
 
-/// Reports whether a text is an address range in CIDR notation.
+/// Reports whether a string is an address range in CIDR notation.
 pub(crate) fn is_range(text: &str) -> bool {
     text.split_once('/').is_some_and(|(address, bits)| {
         let most = match address.parse() {

@@ -240,7 +240,7 @@ fn wrong_base64(text: &str) -> Option<String> {
     Some(format!("illegal base64 data at input byte {at}"))
 }
 
-/// A text as Go's `%q` has it.
+/// Quotes a string as Go's `%q` does.
 pub(crate) fn go_quoted(text: &str) -> String {
     let each = text.chars().map(|it| match it {
         '"' => "\\\"".to_owned(),

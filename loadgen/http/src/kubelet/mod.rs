@@ -126,7 +126,7 @@ fn proxy(call: &Call<'_>, target: &Target) -> Result<Response<Body>, ApiError> {
     Err(not_simulated(target))
 }
 
-/// Reports whether a text is a unicast address, as Go's `IsGlobalUnicast` does.
+/// Reports whether a string is a unicast address, as Go's `IsGlobalUnicast` does.
 fn is_global(address: &Value) -> bool {
     match address.as_str().and_then(|text| text.parse().ok()) {
         Some(IpAddr::V4(it)) => {

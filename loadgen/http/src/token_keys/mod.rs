@@ -162,7 +162,7 @@ impl PrivateKey {
         }
     }
 
-    /// Signs a text. `None` if the system has no random numbers.
+    /// Signs a string. `None` if the system has no random numbers.
     pub(crate) fn sign(&self, text: &[u8], random: &SystemRandom) -> Option<Vec<u8>> {
         match self {
             PrivateKey::Ec(pair) => Some(pair.sign(random, text).ok()?.as_ref().to_vec()),

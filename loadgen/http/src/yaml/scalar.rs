@@ -151,7 +151,7 @@ fn is_number(text: &str) -> bool {
     is_digits(whole) && !fraction.is_empty() && is_digits(fraction) && has_exponent
 }
 
-/// Reports whether a text is a number in base 60, as in older versions of YAML: `10:30`.
+/// Reports whether a string is a number in base 60, as in older versions of YAML: `10:30`.
 fn is_sexagesimal(text: &str) -> bool {
     let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
     let mut parts = whole.split(':');
@@ -169,7 +169,7 @@ fn is_sexagesimal(text: &str) -> bool {
         && all_fit
 }
 
-/// Reports whether a text is a date, with or without a time: `2006-1-2`, `2006-01-02T15:04:05Z`.
+/// Reports whether a string is a date, with or without a time: `2006-1-2`, `2006-01-02T15:04:05Z`.
 fn is_time(text: &str) -> bool {
     let digits = text.bytes().take_while(u8::is_ascii_digit).count();
     if digits != 4 || text.as_bytes().get(4) != Some(&b'-') {

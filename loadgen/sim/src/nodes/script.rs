@@ -70,7 +70,7 @@ pub(super) enum Exit {
     OutOfMemory,
 }
 
-/// The reason why a text is not a script. The message quotes the invalid word.
+/// The reason why a string is not a script. The message quotes the invalid word.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ScriptError(String);
 

@@ -511,7 +511,7 @@ fn line(out: &mut Report, label: &str, text: &str) {
     put!(out, "  {label:width$}{text}");
 }
 
-/// Writes a text next to its label, over as many lines as needed.
+/// Writes a paragraph next to its label, over as many lines as needed.
 fn paragraph(out: &mut Report, label: &str, text: &str) {
     for (number, one) in wrapped(text, out.columns - LABEL).iter().enumerate() {
         line(out, if number == 0 { label } else { "" }, one);

@@ -1,6 +1,6 @@
 //! The shapes of the values that symbols replace.
 
-/// Reports whether a text may be the value of a symbol, given without its number.
+/// Reports whether a string may be the value of a symbol, given without its number.
 #[must_use]
 pub fn fits(symbol: &str, text: &str) -> bool {
     match symbol {
@@ -26,7 +26,7 @@ fn is_number(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit())
 }
 
-/// Reports whether a text matches a pattern in which 0 matches any digit.
+/// Reports whether a string matches a pattern in which 0 matches any digit.
 fn looks_like(pattern: &str, text: &str) -> bool {
     let same = |(wanted, found): (u8, u8)| match wanted {
         b'0' => found.is_ascii_digit(),
@@ -35,7 +35,7 @@ fn looks_like(pattern: &str, text: &str) -> bool {
     pattern.len() == text.len() && pattern.bytes().zip(text.bytes()).all(same)
 }
 
-/// Reports whether a text is a duration in the short form: `5s`, `2m30s`, `2y204d`.
+/// Reports whether a string is a duration in the short form: `5s`, `2m30s`, `2y204d`.
 fn is_age(text: &str) -> bool {
     let parts = text.split_inclusive(|c: char| !c.is_ascii_digit());
     let is_part = |part: &str| {

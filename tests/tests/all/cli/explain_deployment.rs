@@ -34,7 +34,7 @@ fn with_older(replicas: u32, revision: &str) -> String {
     source.replacen(named, annotated, 1) + &older
 }
 
-/// Collapses runs of spaces in a text.
+/// Collapses runs of spaces in a string.
 fn squeezed(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::{Now, Time};
 
-/// Returns a text, or `<none>`.
+/// Returns a string, or `<none>`.
 pub fn or_none(value: Option<&Value>) -> Value {
     match value {
         Some(Value::String(text)) if !text.is_empty() => text.clone().into(),

@@ -38,7 +38,7 @@ pub(super) fn render(answer: &Answer, layout: Layout) -> String {
     out
 }
 
-/// Adds a text, wrapped into lines.
+/// Adds a string, wrapped into lines.
 pub(crate) fn paragraph(out: &mut String, text: &str, width: usize) {
     wrapped(text, width)
         .iter()
