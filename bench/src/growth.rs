@@ -29,7 +29,7 @@ pub struct Asked {
 
 /// A request with a variable number of entries.
 pub struct Case {
-    /// Its name.
+    /// The name of the case.
     pub name: &'static str,
     /// The status code of its answer.
     code: u16,

@@ -14,7 +14,7 @@ pub const BURST: usize = 500;
 /// A ReplicaSet.
 #[derive(Debug)]
 pub struct Input {
-    /// Its pods.
+    /// The pods of the ReplicaSet.
     pub pods: Vec<Pod>,
     /// The ranking fields that the cache keeps of them.
     pub fields: Vec<RankFields>,

@@ -28,9 +28,9 @@ use crate::{apply, dispatch, view};
 pub struct Application<'a> {
     /// The kind of the object.
     pub kind: Kind,
-    /// Its namespace; empty for a cluster-scoped kind.
+    /// The namespace of the object; empty for a cluster-scoped kind.
     pub namespace: &'a str,
-    /// Its name.
+    /// The name of the object.
     pub name: &'a str,
     /// Whether the configuration is for `/status`.
     pub of_status: bool,

@@ -73,7 +73,7 @@ impl Authority {
 pub struct Identity {
     /// The certificate.
     pub certificate: String,
-    /// Its key.
+    /// The private key of the certificate.
     pub key: String,
 }
 

@@ -31,7 +31,7 @@ pub(super) struct Items {
 /// An item within a chunk.
 struct Item {
     range: Range<usize>,
-    /// Its line in the chunk, counted from 0.
+    /// The line of the item in the chunk, counted from 0.
     line: u64,
 }
 
@@ -191,7 +191,7 @@ impl Items {
 /// after the items.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct OpenEnd {
-    /// Its number in the text.
+    /// The number of the item in the text.
     pub(super) item: usize,
     /// The lines of the file where the item begins and where the text ends, counted from 1.
     pub(super) first_line: u64,

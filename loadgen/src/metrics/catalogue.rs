@@ -120,9 +120,9 @@ pub struct Metric {
     pub unit: Unit,
     /// The better direction; for a map that of its sum, see [`Metric::better_of`].
     pub better: Better,
-    /// Its form in the JSON.
+    /// The form of the metric in the JSON.
     pub shape: Shape,
-    /// Its description, in one line.
+    /// The description of the metric, in one line.
     pub about: String,
 }
 

@@ -34,7 +34,7 @@ pub trait Observer: Sync {
 pub struct Progress<'a> {
     /// The name of the phase.
     pub phase: &'a str,
-    /// Its number, from 0.
+    /// The number of the phase, from 0.
     pub phase_index: usize,
     /// The number of phases.
     pub phase_count: usize,

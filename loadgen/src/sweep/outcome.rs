@@ -9,7 +9,7 @@ use crate::result::RunResult;
 /// A cell that has run.
 #[derive(Clone, Debug)]
 pub struct Cell {
-    /// Its number in the grid.
+    /// The number of the cell in the grid.
     pub number: usize,
     /// The median of each metric over the seeds; absent if no run has it.
     pub metrics: Vec<Option<f64>>,
@@ -19,7 +19,7 @@ pub struct Cell {
     pub meets: Option<bool>,
     /// Invariants broken, over all runs.
     pub violations: usize,
-    /// Its runs, one per seed.
+    /// The runs of the cell, one per seed.
     pub results: Vec<RunResult>,
 }
 

@@ -58,7 +58,7 @@ impl Spread {
 pub struct Row {
     /// The metric.
     pub metric: MetricName,
-    /// Its values.
+    /// The values of the metric.
     pub spread: Spread,
 }
 

@@ -279,9 +279,9 @@ pub(crate) struct Findings {
 /// An object of a generated cluster to create.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Part {
-    /// Its number.
+    /// The number of the object.
     pub(crate) number: u64,
-    /// Its desired pods.
+    /// The number of desired pods.
     pub(crate) replicas: i32,
     /// How many revisions precede it.
     pub(crate) revision: u32,

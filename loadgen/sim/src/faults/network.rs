@@ -62,7 +62,7 @@ pub struct Armed {
     pub batch: Option<u32>,
     /// The only index in a batch that it matches, from 0.
     pub index: Option<u32>,
-    /// Its effect on the requests.
+    /// The effect of the fault on the requests.
     pub effect: Effect,
     /// The number of requests that it hits.
     pub times: u32,
@@ -88,7 +88,7 @@ pub struct OutgoingRequest<'a> {
     pub request: Option<&'a Request>,
     /// The name of the ReplicaSet that sends it.
     pub workload: &'a str,
-    /// Its position in the sync.
+    /// The position of the request in the sync.
     pub position: BatchPosition,
 }
 

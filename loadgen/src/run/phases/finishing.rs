@@ -48,7 +48,7 @@ struct Known {
     gone: bool,
     /// The pods that it wanted at a time when the phase began.
     wanted: i64,
-    /// Its active ready pods.
+    /// The number of active ready pods of the workload.
     up: i64,
 }
 

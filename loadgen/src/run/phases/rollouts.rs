@@ -41,7 +41,7 @@ struct Known {
     workload: Workload,
     namespace: Str,
     name: CompactString,
-    /// Its pods at 100 %.
+    /// The number of pods of the object at 100 %.
     share: i32,
     /// The generation of the newest known spec.
     generation: i64,

@@ -49,9 +49,9 @@ pub(crate) struct Rollout {
     pub(crate) schema_version: u32,
     /// `Deployment`.
     pub(crate) kind: &'static str,
-    /// Its namespace.
+    /// The namespace of the Deployment.
     pub(crate) namespace: String,
-    /// Its name.
+    /// The name of the Deployment.
     pub(crate) name: String,
     /// `RollingUpdate` or `Recreate`.
     pub(crate) strategy: String,

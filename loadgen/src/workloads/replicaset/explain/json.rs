@@ -22,9 +22,9 @@ pub struct Document<'a> {
     pub schema_version: u32,
     /// `ReplicaSet` or `ReplicationController`.
     pub kind: &'a str,
-    /// Its namespace.
+    /// The namespace of the object.
     pub namespace: &'a str,
-    /// Its name.
+    /// The name of the object.
     pub name: &'a str,
     /// `spec.replicas` of the input.
     pub replicas_before: i32,
@@ -67,7 +67,7 @@ pub struct PodRow<'a> {
     pub place: usize,
     /// The pod's name.
     pub name: &'a str,
-    /// Its UID.
+    /// The pod's UID.
     pub uid: String,
     /// `deleted`, `deleted-or-kept`, `kept-or-deleted` or `kept`.
     pub fate: Fate,

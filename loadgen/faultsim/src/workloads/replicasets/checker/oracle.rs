@@ -78,7 +78,7 @@ pub(super) struct SyncState {
     pub(super) status: Option<Box<ReplicaSetStatus>>,
     /// Whether it has reread its ReplicaSet and found the expected one.
     pub(super) owner_confirmed: bool,
-    /// Its current step.
+    /// The current step of the sync.
     pub(super) step: &'static str,
     pub(super) ended: bool,
 }
