@@ -141,7 +141,7 @@ impl Shared {
             if missing > 0 {
                 let _fits = writeln!(
                     taken,
-                    "warning: --log-requests: {missing} lines were dropped here: requests came faster \
+                    "warning: --log-requests: {missing} lines dropped here: requests came faster \
                      than the log was read"
                 );
             }
