@@ -1,4 +1,4 @@
-//! `bench/TARGETS.md`: the targets for people, generated from `targets.toml`.
+//! `bench/TARGETS.md`: the performance targets as a page, generated from `targets.toml`.
 
 use std::fmt::Write as _;
 
@@ -8,25 +8,25 @@ const HEADER: &str = "\
 # Performance targets
 
 Generated from [targets.toml](targets.toml) by `cargo run -p podstorm-bench --bin targets -- --document`; a
-test fails if this page is out of date. The figures reached: [results/targets.md](results/targets.md).
+test fails if this page is out of date. Measured results: [results/targets.md](results/targets.md).
 
-\"Upstream\" is the Kubernetes 1.36.2 ReplicaSet controller's own code, measured on a two-core virtual machine
-(AMD EPYC, Zen 4): medians, one thread unless stated otherwise. \"Target\" is for the same work on such a
-machine, with a release build; \"raised\" was set after a target was met. Absolute times change with the machine
-and its load: judge by the ratio, and gate on instructions and allocations. \"Limit\" is the physical limit for
-any program: bytes that must move, operations that must be done.
+\"Upstream\" is the code of the Kubernetes 1.36.2 ReplicaSet controller, measured on a two-core virtual machine
+(AMD EPYC, Zen 4): medians, one thread unless stated otherwise. \"Target\" is for the same work on such a machine,
+in a release build; \"raised\" is a stricter target, set after the first one was met. Absolute times change with
+the machine and its load: judge by the ratio, and gate on instructions and allocations. \"Limit\" is the physical
+limit for any program: bytes that must move, operations that must be done.
 
-The timed work: ranking from cached pods (the cache keeps their ranking fields) to the chosen set; an
-expectation cycle by dense key; a queue cycle including its metrics; a handled event from the cache's delta to
-the queue; a sync from the key to its last request, with immediate answers. Ranking input: 95 % ready, 5 % with
-a cost, 8 % with restarts, ready times over 30 days, n/10 nodes.
+The timed work is: ranking, from cached pods (the cache keeps their ranking fields) to the chosen set; an
+expectation cycle with a dense key; a queue cycle, including its metrics; a handled event, from the cache's
+delta to the queue; a sync, from the key to its last request, with immediate answers. Ranking input: 95 % of the
+pods are ready, 5 % have a deletion cost, 8 % have restarted; ready times span 30 days; there are n/10 nodes.
 
-Whole runs create, bind, make ready and delete every pod by versioned writes with watch events. For comparison:
-the real controller against a real API server and etcd on the same two cores creates 670 to 1,140 pods/s. Per
-1,000 pods, the controller alone spends 0.33 to 0.45 CPU-seconds (including HTTP and protobuf), the API server
-1.3 to 2.2, etcd 0.2 to 0.5. With its default client limit it creates 21 pods/s. Published elsewhere: 1,000
-pods/s at 130,000 nodes (GKE), 500 pods/s at 100,000 nodes (EKS, second-hand). Whole runs therefore have no
-plain rival.
+Whole runs create, bind, make ready and delete every pod with versioned writes and watch events. For comparison,
+the real controller with a real API server and etcd on the same two cores creates 670 to 1,140 pods/s. Per 1,000
+pods, the controller itself spends 0.33 to 0.45 CPU-seconds (including HTTP and protobuf), the API server 1.3 to
+2.2, and etcd 0.2 to 0.5. With its default client limit, the controller creates 21 pods/s. Published elsewhere:
+1,000 pods/s at 130,000 nodes (GKE) and 500 pods/s at 100,000 nodes (EKS, from a secondary source). These
+figures take the place of a plain rival of whole runs.
 ";
 
 /// Returns the whole page.
@@ -62,7 +62,8 @@ pub fn render(targets: &[Target]) -> String {
     out
 }
 
-/// Adds what does not fit into the table: rivals, reasons, and figures that can't be measured.
+/// Adds the remarks that don't fit into the table: the plain rival, the machine that the target
+/// needs, and the reason if the target is not measured.
 fn remarks(out: &mut String, rows: &[&Target]) {
     out.push('\n');
     for row in rows {
@@ -102,7 +103,7 @@ mod tests {
         let written = std::fs::read_to_string(package_directory().join("TARGETS.md")).unwrap();
         assert!(
             page == written,
-            "bench/TARGETS.md is out of date: cargo run -p podstorm-bench --bin targets -- --document"
+            "bench/TARGETS.md is out of date: run `cargo run -p podstorm-bench --bin targets -- --document`"
         );
     }
 }
