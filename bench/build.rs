@@ -1,10 +1,10 @@
-//! Tells the crate its target and flags: counts for one set of target features say little about
-//! those for another.
+//! Passes the target and the compiler flags to the crate: counts for one set of target features
+//! are not comparable with those for another.
 
 use std::env;
 
 fn main() {
-    // Cargo runs this again when the compiler or the flags change, regardless of this list.
+    // Cargo also reruns this script when the compiler or the flags change.
     println!("cargo:rerun-if-changed=build.rs");
     let of = |name| env::var(name).unwrap_or_default();
     let mut flags = format!("{} +{}", of("TARGET"), of("CARGO_CFG_TARGET_FEATURE"));

@@ -1,9 +1,9 @@
 //! Throughput of the shared parts at 1 to N threads, and the effect of threads on each other.
 //!
-//! Every subject runs on its own threads, which start each round together and do equally much. Its
-//! plain rival runs next to it. With the feature `contention`, the locks and exchanges of each
-//! event are counted too. This slows down the counted code, so throughput is measured without the
-//! feature.
+//! Each subject has its own threads, which start every round together and do the same amount of
+//! work. Its plain rival is measured alongside. With the feature `contention`, the locks and atomic
+//! operations of each event are counted, too. Counting slows the code down, so throughput is
+//! measured without the feature.
 
 pub mod paired;
 pub mod report;
@@ -14,26 +14,26 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use podstorm_sim::clock::RealClock;
 use serde::{Deserialize, Serialize};
 
-/// Processes this many events. One of the threads of a run.
+/// The work of one thread of a run: processes the given number of events.
 pub type Worker = Box<dyn FnMut(u32) + Send>;
 
 /// A subject of the scaling measurement.
 pub struct Subject {
     /// The part under test: `expectations`, `workqueue`, `handlers`.
     pub name: &'static str,
-    /// `distinct` or `shared`.
+    /// The keys of the threads: `distinct` or `shared`.
     pub keys: &'static str,
-    /// The work of one event.
+    /// The description of the work that one event takes.
     pub event: &'static str,
-    /// Exchanges and fresh reads per event of the one cache line that all threads need most. Known
-    /// from the design, for the model.
+    /// Transfers of the most contended cache line per event: exchanges and fresh reads. The number
+    /// follows from the design and feeds the model.
     pub transfers: f64,
-    /// Events of each thread in a round: less than a millisecond of work, which is less than a time
-    /// slice.
+    /// The number of events that each thread processes in a round: less than a millisecond of work,
+    /// and so less than a time slice.
     pub events: u32,
-    /// The workers of a run.
+    /// Creates the workers of a run with this number of threads.
     pub ours: fn(usize) -> Vec<Worker>,
-    /// The workers of the plain rival.
+    /// Creates the workers of the plain rival.
     pub plain: fn(usize) -> Vec<Worker>,
 }
 
@@ -50,7 +50,7 @@ pub struct PerEvent {
     pub locks: f64,
     /// Locks that were held by another thread.
     pub locks_contended: f64,
-    /// Words exchanged in a single step.
+    /// Atomic read-modify-write operations.
     pub exchanges: f64,
     /// Exchanges that failed because another thread was faster.
     pub exchanges_failed: f64,
@@ -72,21 +72,22 @@ impl PerEvent {
 /// One run.
 #[derive(Clone, Copy, Debug)]
 pub struct Run {
-    /// Events of all threads together, per second. `None` if the threads ran concurrently in no
-    /// round.
+    /// Events per second, all threads together. `None` if there was no round in which the threads
+    /// ran concurrently.
     pub events_per_second: Option<f64>,
-    /// The same for the middle round, whereas `events_per_second` is that of a lucky one.
+    /// The same for the median round; `events_per_second` is that of one of the fastest rounds.
     pub middle_per_second: Option<f64>,
     /// The counts; zeros without the feature.
     pub per_event: PerEvent,
 }
 
-/// Runs the workers, each on its own thread, in rounds. All wait for each other, spinning, so that
-/// all have a core when the round begins, and then process `events` events each. A round lasts from
-/// the first start to the last end. `round_ns` determines which round counts.
+/// Runs each worker on its own thread, in rounds. Before a round, the threads spin until all have
+/// arrived, so that each has a core when the round begins. Each thread then processes `events`
+/// events. A round lasts from the first start to the last end. `round_ns` selects the round that
+/// counts.
 ///
 /// # Panics
-/// Panics without a round or a worker.
+/// Panics if a worker panics.
 pub fn run(workers: Vec<Worker>, rounds: usize, events: u32) -> Run {
     let count = workers.len();
     let (clock, arrived) = (RealClock::start(), AtomicUsize::new(0));
@@ -95,7 +96,7 @@ pub fn run(workers: Vec<Worker>, rounds: usize, events: u32) -> Run {
         let (clock, arrived) = (&clock, &arrived);
         let spawn = |mut worker: Worker| {
             scope.spawn(move || {
-                // Creates what is created at the first use.
+                // Warm up: the first events create the state that is created on demand.
                 worker(events.min(1_024));
                 taken_counts();
                 let times: Vec<(i64, i64)> = (1..=rounds)
@@ -164,10 +165,10 @@ impl Span {
     }
 }
 
-/// Returns the length of the round that one in `one_in` rounds beats: one in 20 where the design
-/// matters. Other work on the machine takes cores away from most rounds and adds none to any, but a
-/// single lucky round proves nothing. If each thread can have a core, rounds in which the threads
-/// ran one after the other don't count, because they show no effect of threads on each other.
+/// Returns the length of a fast round: about one in `one_in` of the counted rounds is faster. One
+/// in 20 shows the limits of the design, because other work on the machine slows most rounds down
+/// and speeds none up; the fastest round of all may be luck. If each thread can have a core, rounds
+/// in which the threads ran one after the other don't count: they show no contention.
 fn round_ns(rounds: &[Span], has_cores: bool, one_in: usize) -> Option<i64> {
     let counted = rounds
         .iter()
@@ -177,10 +178,10 @@ fn round_ns(rounds: &[Span], has_cores: bool, one_in: usize) -> Option<i64> {
     lengths.get(lengths.len() / one_in).copied()
 }
 
-/// Waits until `all` have arrived since the beginning. Spins, and yields the core from time to
-/// time, because there may be more threads than cores.
+/// Waits until `all` arrivals have been counted since the start of the run. Spins, and yields the
+/// core from time to time, because there may be more threads than cores.
 fn meet(arrived: &AtomicUsize, all: usize) {
-    // AcqRel and Acquire: the work of the other threads in the round before is done.
+    // AcqRel here pairs with Acquire below: all work of the previous round happens before this one.
     arrived.fetch_add(1, Ordering::AcqRel);
     let mut spins = 0u32;
     while arrived.load(Ordering::Acquire) < all {
@@ -193,8 +194,8 @@ fn meet(arrived: &AtomicUsize, all: usize) {
     }
 }
 
-/// Takes this thread's counts since the last call: locks, contended locks, exchanges, failed
-/// exchanges.
+/// Returns this thread's counts since the last call and resets them: locks, contended locks,
+/// exchanges, failed exchanges.
 #[cfg(feature = "contention")]
 fn taken_counts() -> [u64; 4] {
     let counts = podstorm::primitives::contention::take();
@@ -212,7 +213,8 @@ fn taken_counts() -> [u64; 4] {
 /// Whether locks and exchanges are counted in this build.
 pub const COUNTS: bool = cfg!(feature = "contention");
 
-/// Returns 1 to all cores, and twice as many threads as cores, to see whether anything collapses.
+/// Returns the thread counts to measure: 1 to `cores`, and twice as many threads as cores, which
+/// would reveal a collapse.
 pub fn thread_counts(cores: usize) -> Vec<usize> {
     (1..=cores).chain([2 * cores]).collect()
 }
