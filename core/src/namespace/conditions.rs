@@ -7,7 +7,8 @@ use std::collections::BTreeMap;
 use podstorm_objects::{Namespace, Time};
 use serde_json::{Value, json};
 
-/// Type, reason and message without problems, in the order in which they are added.
+/// Each condition's type, and its reason and message if there is no problem, in the order in which
+/// the conditions are added.
 const TYPES: [(&str, &str, &str); 5] = [
     (
         "NamespaceDeletionDiscoveryFailure",
@@ -36,7 +37,7 @@ const TYPES: [(&str, &str, &str); 5] = [
     ),
 ];
 
-/// The findings of a sync.
+/// The problems that a sync found.
 #[derive(Debug, Default)]
 pub(super) struct Conditions {
     discovery: Option<String>,
@@ -62,7 +63,7 @@ impl Conditions {
         self.failures.push(error.to_owned());
     }
 
-    /// Notes that objects of a kind remain, and their finalizers.
+    /// Notes the remaining objects of a kind and their finalizers.
     pub(super) fn remain(
         &mut self,
         kind: &str,

@@ -10,12 +10,13 @@ use podstorm_runtime::workqueue::{QueueRow, Workers};
 use super::Controller;
 use crate::controller::{ControllerType, Setup};
 
-/// The number of ended pods above which the oldest are deleted. If it is not positive, none are.
+/// The number of ended pods above which the collector deletes ended pods. A number that is not
+/// positive turns this off.
 pub const TERMINATED_POD_GC_THRESHOLD: NumberFlag = NumberFlag {
     flag: "terminated-pod-gc-threshold",
     default: 12_500,
     form: NumberForm::Count,
-    help: "Ended pods beyond this number are deleted; 0 keeps them",
+    help: "Ended pods beyond this number are deleted; 0 keeps all",
 };
 
 /// The pod garbage collector.

@@ -1,5 +1,5 @@
-//! The owners of claims, by `persistentVolumeClaimRetentionPolicy`. A claim that must be deleted
-//! with its pod or its set is owned by it, and garbage collection does the rest.
+//! Owner references of claims, by `persistentVolumeClaimRetentionPolicy`. A claim that must be
+//! deleted with a pod or a set is owned by that object, and garbage collection does the rest.
 //!
 //! Source: `stateful_set_utils.go` of Kubernetes' `pkg/controller/statefulset`.
 
@@ -11,7 +11,7 @@ use serde_json::Value;
 use super::identity::ordinal_of;
 use super::spec::SetSpec;
 
-/// The fate of claims when their pod or set is deleted.
+/// Whether claims are kept when their pod or set is deleted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Policy {
     /// The claims stay.
@@ -53,7 +53,7 @@ impl RetentionPolicy {
 pub struct Owners<'a> {
     policy: RetentionPolicy,
     set: Owner<'a>,
-    /// The pod; without a UID if it is not created.
+    /// The pod; without a UID if it has not been created yet.
     pod: Owner<'a>,
     is_out_of_range: bool,
 }
@@ -93,8 +93,8 @@ impl<'a> Owners<'a> {
         self.pod.is_stale(refs)
     }
 
-    /// Reports whether another object controls the claim, or an earlier pod or set owns it. `false`
-    /// if claims stay anyway.
+    /// Reports whether another object controls the claim, or an earlier pod or set owns it. Always
+    /// `false` if the policy retains all claims.
     pub fn has_unexpected_controller(&self, refs: &[Arc<OwnerReference>]) -> bool {
         let is_unexpected = |owner: &Arc<OwnerReference>| {
             let expected = [self.set, self.pod].into_iter();
@@ -149,7 +149,7 @@ impl Owner<'_> {
             && *reference.api_version == *kind.api_version()
     }
 
-    /// Reports whether the first such reference is to an earlier object of this name.
+    /// Reports whether the first reference with this kind and name is to an earlier object.
     fn is_stale(&self, refs: &[Arc<OwnerReference>]) -> bool {
         let first = refs.iter().find(|it| self.is_named(it));
         first.is_some_and(|it| it.uid != self.1.uid)
@@ -170,7 +170,7 @@ mod tests {
     fn a_claim_is_owned_by_the_object_it_is_deleted_with() {
         let meta = |name: &str| {
             let meta = json!({"name": name, "uid": name});
-            ObjectMeta::from_json(meta).expect("metadata")
+            ObjectMeta::from_json(meta).expect("the metadata is valid")
         };
         let (set, pods) = (meta("web"), [meta("web-0"), meta("web-1")]);
         let policy = |when_scaled: &str, when_deleted: &str| {

@@ -1,7 +1,7 @@
-//! The columns in which `kubectl get` prints objects.
+//! The columns that `kubectl get` prints.
 //!
 //! Source: `pkg/printers/internalversion/printers.go` in Kubernetes 1.36. The descriptions are
-//! those that its server sends.
+//! those that kube-apiserver sends.
 
 pub mod cells;
 mod json_path;
@@ -19,7 +19,7 @@ pub use json_path::JsonPath;
 pub struct Column {
     /// The heading.
     pub name: &'static str,
-    /// The description, in a sentence.
+    /// The description.
     pub description: &'static str,
     /// The `type` in its definition, e.g. `string`. The cells may have another type.
     pub kind: &'static str,
@@ -27,11 +27,11 @@ pub struct Column {
     pub format: &'static str,
     /// 0 for columns that are always printed, 1 for those that `-o wide` adds.
     pub priority: i32,
-    /// The content of the cell of an object.
+    /// The source of the cells' content.
     pub cell: Cell,
 }
 
-/// The content of the cell of an object.
+/// The source of a cell's content.
 #[derive(Clone, Copy, Debug)]
 pub enum Cell {
     /// The object's name.
@@ -51,7 +51,7 @@ pub enum Cell {
 }
 
 impl Column {
-    /// The names of the objects.
+    /// The column with the names of the objects.
     pub const NAME: Column = Column {
         name: "Name",
         description: "Name must be unique within a namespace. Is required when creating resources, although some resources may allow a client to request the generation of an appropriate name automatically. Name is primarily intended for creation idempotence and configuration definition. Cannot be updated. More info: https://kubernetes.io/docs/concepts/overview/working-with-objects/names#names",
@@ -61,7 +61,7 @@ impl Column {
         cell: Cell::Name,
     };
 
-    /// The ages of the objects.
+    /// The column with the ages of the objects.
     pub const AGE: Column = Column {
         name: "Age",
         description: "CreationTimestamp is a timestamp representing the server time when this object was created. It is not guaranteed to be set in happens-before order across separate operations. Clients may not set this value. It is represented in RFC3339 form and is in UTC.\n\nPopulated by the system. Read-only. Null for lists. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#metadata",
@@ -71,10 +71,10 @@ impl Column {
         cell: Cell::Age,
     };
 
-    /// The columns of kinds that have no columns of their own.
+    /// The default columns, for kinds that define none.
     pub const USUAL: &'static [Column] = &[Column::NAME, CREATED];
 
-    /// Creates a column that every table has.
+    /// Creates a column that is always printed.
     pub const fn new(name: &'static str, description: &'static str, cell: Cell) -> Column {
         let kind = match cell {
             Cell::Number(_) => "integer",
@@ -112,7 +112,7 @@ const CREATED: Column = Column {
 };
 
 impl Cell {
-    /// Returns the cell of the object with this JSON.
+    /// Returns the content of an object's cell.
     pub fn value(&self, object: &Value, now: Now) -> Value {
         match self {
             Cell::Name => object["metadata"]["name"].clone(),
@@ -131,7 +131,7 @@ impl Cell {
     }
 }
 
-/// Returns a value for a column of a custom kind; null if the value has another type.
+/// Converts a value for a column of type `kind`; null if the value has another type.
 ///
 /// Source: `cellForJSONValue` in Kubernetes' `apiextensions-apiserver`.
 fn custom(value: &Value, kind: &str, now: Now) -> Value {
