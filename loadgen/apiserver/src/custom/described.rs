@@ -1,5 +1,4 @@
-//! The rows of the kinds that a CustomResourceDefinition describes, one for each served
-//! version.
+//! The rows of the kinds that a CustomResourceDefinition describes, one for each version.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, LazyLock, Mutex, PoisonError};
@@ -9,21 +8,22 @@ use podstorm_objects::{
 };
 use serde_json::{Value, json};
 
-/// The rows created so far, which live as long as the process: one of about 600 bytes for each
-/// content of a definition's version. The data besides the schema (names, columns, the paths for
-/// `/scale`) is stored once per content. Schemas are freed with their definitions.
+/// All rows created so far; they live as long as the process. Each distinct content of a
+/// definition's version takes a row of about 600 bytes. Versions that differ only in their schemas
+/// share their other data (names, columns, the paths for `/scale`). Schemas are freed with their
+/// definitions.
 static ROWS: LazyLock<Mutex<Rows>> = LazyLock::new(Mutex::default);
 
 #[derive(Default)]
 struct Rows {
-    /// The rows by two hashes of a version's whole content. Equal definitions, which tests create
-    /// by the hundred, share a row, and a recreated one finds its old row.
+    /// The rows by two hashes of a version's whole content. Equal definitions share a row (tests
+    /// create hundreds of them), and a recreated definition gets its old row.
     rows: BTreeMap<[u64; 2], Kind>,
-    /// The parts of a row by the text of a version without its schema.
+    /// The parts of a row that don't depend on the schema, by the text that they come from.
     named: BTreeMap<String, (&'static ResourceType, &'static Named)>,
 }
 
-/// The parts of a [`CustomType`] without the schema.
+/// The parts of a [`CustomType`] other than the schema.
 struct Named {
     list_kind: String,
     singular: String,
@@ -35,7 +35,7 @@ struct Named {
 /// The kinds that a definition describes.
 #[derive(Clone, Debug)]
 pub(super) struct Described {
-    /// The kind in the version in which objects are stored.
+    /// The kind in the storage version.
     pub(super) stored: Kind,
     /// The kind in each served version.
     pub(super) served: Vec<Kind>,
@@ -43,7 +43,7 @@ pub(super) struct Described {
     pub(super) schemas: Vec<Arc<Value>>,
 }
 
-/// Returns the kinds of a valid definition. Its accepted names are those in the status.
+/// Returns the kinds of a valid definition, with the accepted names from its status.
 pub(super) fn describe(definition: &DynamicObject) -> Option<Described> {
     let (spec, status) = (
         definition.fields.get("spec")?,
@@ -107,7 +107,7 @@ fn row(spec: &Value, names: &Value, version: &Value) -> Option<(Kind, Arc<Value>
     Some((kind, custom.schema.hold(|| whole_schema(schema))))
 }
 
-/// Leaks a string: it lives as long as the process.
+/// Leaks a string, which then lives as long as the process.
 fn keep(text: impl Into<String>) -> &'static str {
     Box::leak(text.into().into_boxed_str())
 }
@@ -118,7 +118,7 @@ fn keep_texts(list: &Value) -> &'static [&'static str] {
     Box::leak(texts.into_boxed_slice())
 }
 
-/// Creates the parts of a row without the schema.
+/// Creates the parts of a row that don't depend on the schema.
 fn make_row(
     spec: &Value,
     names: &Value,
@@ -183,7 +183,7 @@ fn selectable(fields: &Value) -> &'static [&'static str] {
     Box::leak(names.into_boxed_slice())
 }
 
-/// Returns the columns: the name and those of the definition, or the age if it has none.
+/// Returns the name column and the definition's columns; if it has none, the name and the age.
 fn columns(wanted: &Value) -> &'static [Column] {
     const CREATED: Column = Column {
         kind: "date",
@@ -220,7 +220,7 @@ fn columns(wanted: &Value) -> &'static [Column] {
     Box::leak(all.into_boxed_slice())
 }
 
-/// Adds the fields of every object to the schema.
+/// Adds the fields that every object has to the schema: `apiVersion`, `kind`, `metadata`.
 fn whole_schema(schema: Value) -> Value {
     let mut schema = match schema {
         Value::Object(_) => schema,

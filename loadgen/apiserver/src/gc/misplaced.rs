@@ -1,4 +1,4 @@
-//! Events about references to owners in another namespace.
+//! Events about owner references that cross namespaces.
 //!
 //! Source: `reportInvalidNamespaceOwnerRef` in Kubernetes' `pkg/controller/garbagecollector`.
 
@@ -13,12 +13,12 @@ use crate::Cluster;
 use crate::Places;
 use crate::store::owners::ObjectKey;
 
-/// The source of the Events.
+/// The source component of the Events.
 const COMPONENT: &str = "garbage-collector-controller";
 
 impl Cluster {
-    /// Writes an Event about an object for each of these owners that is in another namespace. O(n)
-    /// in the objects of the owners' kinds.
+    /// Writes an Event about the object `key` for each of `owners` that is in another namespace.
+    /// O(n) in the objects of the owners' kinds.
     pub(super) fn report_misplaced(&self, key: &ObjectKey, owners: &[Uid], now: Now) {
         let Some(metadata) = self.metadata_of(key, ObjectMeta::clone) else {
             return;
@@ -42,7 +42,7 @@ impl Cluster {
         for (kind, owner) in &owners {
             let place = places.get(kind).and_then(|of_kind| of_kind.get(&owner.uid));
             if place.is_some_and(|place| *place != metadata.namespace) {
-                // Ignored: an Event that can't be written is lost, as in upstream.
+                // Ignore the error: an Event that can't be written is lost, as in upstream.
                 let _ = self.create(event(key.kind, &metadata, owner, now), now);
             }
         }

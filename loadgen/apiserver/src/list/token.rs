@@ -1,8 +1,9 @@
-//! Continue tokens of pages. A token has the position and the version of a list, so the server
-//! keeps no state of lists, and a page can be read again as long as the history reaches back.
+//! Continue tokens of paginated lists. A token contains the version of the list and the position in
+//! it, so the server keeps no state per list. A page can be read again while the history still
+//! contains the version.
 //!
-//! Source: `storage/continue.go` of Kubernetes' apiserver. Our tokens also name the collection,
-//! which upstream's leave to the path, and the number of objects left.
+//! Source: `storage/continue.go` of Kubernetes' apiserver. Unlike upstream's tokens, these also
+//! contain the collection, which upstream takes from the path, and the number of remaining objects.
 
 use base64::prelude::{BASE64_URL_SAFE_NO_PAD, Engine as _};
 use podstorm_objects::{ApiError, Kind};
@@ -19,13 +20,13 @@ const NEWEST: i64 = -1;
 pub(super) struct Token {
     v: String,
     rv: i64,
-    /// The first key of the page, relative to the collection: the previous page's last key and a
-    /// zero byte.
+    /// The first key of the page, relative to the collection: the previous page's last key followed
+    /// by a zero byte.
     start: String,
     /// The collection.
     #[serde(default)]
     of: String,
-    /// The number of objects from the position on; absent if it is not known.
+    /// The number of objects from this position to the end; absent if unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     left: Option<usize>,
 }
@@ -46,14 +47,14 @@ impl Collection<'_> {
         )
     }
 
-    /// Reports whether the keys of its objects begin with a namespace.
+    /// Reports whether the keys of the collection begin with a namespace.
     fn spans_namespaces(&self) -> bool {
         self.kind.is_namespaced() && self.namespace.is_none()
     }
 }
 
 impl Token {
-    /// Returns the token of a list at a version that continues after an object.
+    /// Returns the token that continues a list of this version after the given object.
     pub(super) fn behind(
         of: Collection<'_>,
         (namespace, name): (&str, &str),
@@ -66,13 +67,15 @@ impl Token {
         };
         Token {
             v: FORMAT.to_owned(),
-            rv: i64::try_from(version).expect("versions are counted one by one"),
+            rv: i64::try_from(version).expect("versions increase one by one"),
             start,
             of: of.name(),
             left,
         }
     }
 
+    /// Decodes a token.
+    ///
     /// # Errors
     /// 400 for a string that is not a token of this collection.
     pub(super) fn read(text: &str, of: Collection<'_>) -> Result<Token, ApiError> {
@@ -103,7 +106,7 @@ impl Token {
         }
         if token.of != of.name() {
             return Err(refused(format!(
-                "it belongs to {:?}, not to {:?}",
+                "the token belongs to {:?}, not to {:?}",
                 token.of,
                 of.name()
             )));

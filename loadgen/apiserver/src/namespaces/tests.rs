@@ -9,7 +9,7 @@ use super::*;
 use crate::testing::*;
 use crate::{Cluster, DeleteOptions};
 
-/// Returns a cluster whose namespace `default` is being deleted.
+/// Returns a cluster whose namespace `default` is being deleted. `fill` runs before the deletion.
 fn deleting(fill: impl FnOnce(&Cluster)) -> Cluster {
     let cluster = cluster();
     fill(&cluster);
@@ -106,7 +106,7 @@ fn another_finalizer_keeps_the_namespace_until_finalized() {
     let mut freed = Namespace::clone(&kept);
     freed.fields.insert("spec".into(), json!({}));
     assert!(cluster.finalize(freed.clone(), true, at(6)).is_ok());
-    assert!(is_there(&cluster), "a dry run");
+    assert!(is_there(&cluster), "a dry run removes nothing");
     freed.metadata.resource_version = 1.into();
     let stale = cluster.finalize(freed.clone(), false, at(6));
     assert_eq!(refused(stale), "409 Conflict");

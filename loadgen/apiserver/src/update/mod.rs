@@ -1,4 +1,4 @@
-//! Get and update of any kind: preconditions, immutable fields, writes without a change.
+//! Get and update requests for any kind: preconditions, immutable fields, writes without a change.
 
 use std::sync::Arc;
 
@@ -29,21 +29,22 @@ impl Cluster {
         R::store(self).get(namespace, name)
     }
 
-    /// Replaces an object but keeps its status. If the object has a version, it must be the stored
-    /// one. A write without a change is not committed and returns the stored object.
+    /// Replaces an object but keeps its status. A version in the object must match the stored
+    /// version. A write without a change is not committed and returns the stored object.
     ///
     /// # Errors
-    /// 404; 409 for another UID or version; 422 for a broken rule.
+    /// 403 if the object would exceed a ResourceQuota; 404; 409 for a different UID or version; 422
+    /// for a broken rule; 504 when the time limit of the request is exceeded.
     pub fn update<R: ClusterResource>(&self, object: R, now: Now) -> Result<Arc<R>, ApiError> {
         let effects = WriteEffects::for_verb(Verb::Update);
         self.put(R::store(self), object, (effects, None), now)
     }
 
-    /// Replaces an object's status and metadata but keeps its spec. If the object has a version, it
-    /// must be the stored one.
+    /// Replaces an object's status and metadata but keeps its spec. A version in the object must
+    /// match the stored version.
     ///
     /// # Errors
-    /// As [`update`](Cluster::update).
+    /// The same as [`update`](Cluster::update).
     pub fn update_status<R: ClusterResource>(
         &self,
         object: R,
@@ -91,7 +92,7 @@ impl Cluster {
     /// writer was faster. It must return a prepared object.
     ///
     /// # Errors
-    /// 404, and the error of `change`.
+    /// 404, the errors of `change`, and those of `commit`.
     pub(super) fn modify<R: Strategy>(
         &self,
         store: &KindStore<R>,
@@ -149,11 +150,10 @@ impl Cluster {
         let was_kept = !before.finalizers().is_empty() || old.keeps_until_empty();
         let removed = !kept && was_kept && meta::is_past_grace(before);
         let done = if removed {
-            // The commit is the deletion of the stored object.
+            // This commit deletes the stored object.
             let last = Arc::new(R::clone(old));
             match store.remove(key, old, None, last, &effects, now) {
-                // As in upstream, the writer gets the object that it wrote, with the previous
-                // version.
+                // As in upstream, the writer gets its own object back, with the previous version.
                 CommitOutcome::Done(_) => CommitOutcome::Done(Arc::new(new)),
                 CommitOutcome::Conflict => CommitOutcome::Conflict,
             }
@@ -187,7 +187,7 @@ impl<R: Strategy> KindStore<R> {
     }
 }
 
-/// Reports whether the writer named no version, so that the write applies to any stored object.
+/// Reports whether the object has no version, so that the write applies to any stored version.
 fn is_unconditional<R: Strategy>(object: &R) -> bool {
     matches!(
         meta::named_version(&object.metadata().resource_version),
@@ -231,7 +231,7 @@ pub(super) fn prepare_and_validate<R: Strategy>(
     match manager {
         Some(manager) => {
             manager.written(Some(old), new);
-            // No field manager owns the added fields.
+            // After `written`, so that no field manager owns the fields that admission adds.
             if !status && part.is_none() {
                 new.admit_change(cluster, old)?;
             }
