@@ -1,5 +1,5 @@
-//! Samples: what the cluster and its server are like at one moment, as JSON. One is taken each second for as long as a
-//! client listens.
+//! Samples: the state of the cluster and of its server at one moment, as JSON. The server takes one
+//! sample per second while a client listens.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
@@ -13,9 +13,9 @@ use tokio::time::Instant;
 
 use crate::metrics::Metrics;
 
-/// Maximum number of lagging workloads in a sample.
+/// The maximum number of lagging workloads in a sample.
 const BEHIND_MAX: usize = 10;
-/// After this many seconds without a sample, it is unknown since when a workload lags.
+/// After this many seconds without a sample, the times since which workloads lag are discarded.
 const FORGOTTEN_AFTER: u64 = 5;
 
 /// The kinds without a Rust type whose controllers create pods, with the JSON pointers to the
@@ -46,7 +46,7 @@ const OTHER_OWNERS: [(&str, [&str; 3]); 3] = [
 /// The samples of a server.
 #[derive(Debug)]
 pub(crate) struct Samples {
-    /// The origin of the seconds, on the computer's clock.
+    /// The beginning of second 0, on the computer's clock.
     began: Instant,
     latest: Mutex<Latest>,
 }
@@ -69,13 +69,13 @@ impl Samples {
     }
 
     /// Returns the event with this second's sample, and the beginning of the next second. O(objects
-    /// that own pods + nodes) for the first caller in a second.
+    /// that own pods + nodes + kinds) for the first caller in a second.
     pub(crate) fn event<'a>(&self, moment: impl FnOnce() -> Moment<'a>) -> (Bytes, Instant) {
         let elapsed = self.began.elapsed();
         let second = elapsed.as_secs();
         let next = self.began + Duration::from_secs(second + 1);
         let mut latest = self.latest.lock().unwrap_or_else(PoisonError::into_inner);
-        // The sample may already be newer than `second` if the stream waited for the lock.
+        // The sample may already be newer than `second` if this call waited for the lock.
         if latest.second.is_none_or(|known| known < second) {
             let idle_seconds = second - latest.second.unwrap_or(second);
             let sample = latest.sampler.sample(&moment(), elapsed, idle_seconds);
@@ -87,7 +87,7 @@ impl Samples {
     }
 }
 
-/// What a sample is taken of.
+/// The inputs of a sample.
 pub(crate) struct Moment<'a> {
     pub(crate) cluster: &'a Cluster,
     pub(crate) metrics: &'a Metrics,
@@ -95,7 +95,7 @@ pub(crate) struct Moment<'a> {
     pub(crate) is_virtual: bool,
 }
 
-/// Takes samples, and keeps the state that spans several.
+/// Takes samples, and keeps the state between them.
 #[derive(Debug, Default)]
 struct Sampler {
     /// The lagging workloads, each with the time of the first sample in which it lagged, in ns on
@@ -147,8 +147,8 @@ impl Sampler {
         sample.to_string()
     }
 
-    /// Returns the workloads that have lagged longest; equally old ones are sorted by gap, the
-    /// largest first.
+    /// Returns the workloads that have lagged longest, at most [`BEHIND_MAX`]. Ties are sorted by
+    /// gap, the largest first, and then by name.
     fn longest_behind(&mut self, behind: Vec<Workload>, now_ns: i64) -> Vec<Value> {
         let known = std::mem::take(&mut self.behind_since);
         let mut behind: Vec<(i64, Workload)> = behind
@@ -189,8 +189,8 @@ impl Sampler {
 /// An object whose controller creates pods.
 struct Workload {
     object: AnyObject,
-    /// The desired pods, and the existing and ready ones in the status, which lags if the
-    /// controller is rate-limited.
+    /// The numbers of desired pods, and of existing and ready pods in the status. The status lags
+    /// if the controller is rate-limited.
     pods: [i64; 3],
 }
 
@@ -205,8 +205,8 @@ fn gap([desired, replicas, ready]: [i64; 3]) -> i64 {
     (desired - replicas).abs().max((desired - ready).abs())
 }
 
-/// All workloads together, from their specs and statuses. Counting the pods of each would take a
-/// scan of all pods with every shard of the store locked.
+/// Totals of all workloads, from their specs and statuses. Counting each workload's pods would
+/// require a scan of all pods with every shard of the store locked.
 #[derive(Default)]
 struct Workloads {
     desired: i64,
@@ -260,8 +260,8 @@ fn list(cluster: &Cluster, name: &str) -> Vec<AnyObject> {
     }
 }
 
-/// Returns the number of nodes whose status does not report them as not ready. The nodes of a run
-/// report nothing.
+/// Returns the number of ready nodes. A node without the condition `Ready` counts as ready: in a
+/// run, nodes report no conditions.
 fn ready_nodes(cluster: &Cluster) -> u64 {
     let mut ready = 0;
     cluster.for_each::<Node>(|node| {

@@ -1,5 +1,5 @@
-//! Faults of watches: a watch stalls, ends, serves an older state, loses events or repeats events.
-//! Events of one object keep their order, except for repeated events.
+//! Watch faults: a watch stalls, ends, serves an older state, or loses or repeats events. Events of
+//! one object keep their order, except for repeated events.
 
 use std::collections::VecDeque;
 use std::fmt::{self, Display, Formatter, Write};
@@ -116,7 +116,7 @@ pub struct StreamFaults {
     pub(super) end: Option<StreamEnd>,
     /// The answers to the next attempts to open the watch.
     pub(super) refuse_open: VecDeque<ApiFault>,
-    /// The age of the state of the next list or initial watch, in versions.
+    /// The lag of the next list or initial watch, in versions.
     pub(super) lag: Option<u64>,
     /// The time for which the server then shows no newer state, ns.
     pub(super) lag_ns: i64,
