@@ -1,9 +1,9 @@
 //! The initial objects of a new cluster: priority classes, roles and bindings, priority levels and
 //! flow schemas, API services, the range of Service addresses.
 //!
-//! They are data: `roles.txt`, `bindings.txt`, `objects.json`. Each object is created as by a
-//! client; one that a file has brought is unchanged. An aggregated role has no rules here: the
-//! controller of aggregated roles sets them.
+//! The objects come from `roles.txt`, `bindings.txt` and `objects.json`. They are created as a
+//! client would create them; an object that was already loaded from a file stays unchanged. An
+//! aggregated role has no rules here: the ClusterRole aggregation controller sets them.
 //!
 //! Source: the objects that kube-apiserver 1.36 creates when it starts.
 
@@ -22,7 +22,7 @@ const GROUP: &str = "rbac.authorization.k8s.io";
 /// The prefix of the names of controllers' roles.
 const CONTROLLER: &str = "system:controller:";
 
-/// The prefix of labels that select the role into which another role's rules are aggregated.
+/// The prefix of the labels by which a role's rules are aggregated into another role.
 const AGGREGATE: &str = "rbac.authorization.k8s.io/aggregate-to-";
 
 /// Creates the objects.
@@ -78,7 +78,7 @@ fn lines(table: &str) -> impl Iterator<Item = (usize, &str)> {
     lines.filter(|(_, line)| !line.trim().is_empty() && !line.starts_with('#'))
 }
 
-/// Returns the metadata of a role or a binding; a namespace precedes a slash.
+/// Returns the metadata of a role or a binding. `name` may begin with a namespace and a slash.
 fn metadata(name: &str) -> Value {
     let (namespace, name) = name.split_once('/').unwrap_or(("", name));
     let mut metadata = json!({"name": name, "labels": {"kubernetes.io/bootstrapping": "rbac-defaults"},
@@ -89,7 +89,7 @@ fn metadata(name: &str) -> Value {
     metadata
 }
 
-/// Parses the roles of a table, which describes its format.
+/// Parses a table of roles. The comment at the top of `roles.txt` describes the format.
 ///
 /// # Errors
 /// A line is invalid; the error has its number.
@@ -105,7 +105,7 @@ fn roles(table: &str) -> Result<Vec<Value>> {
         }
         let mut words = line.split(' ');
         let (Some(kind), Some(name)) = (words.next(), words.next()) else {
-            bail!("roles.txt, line {at}: a role has a kind and a name");
+            bail!("roles.txt, line {at}: a role needs a kind and a name");
         };
         let mut role = json!({"kind": kind, "metadata": metadata(name), "rules": []});
         for word in words {
@@ -129,7 +129,7 @@ fn roles(table: &str) -> Result<Vec<Value>> {
 /// Parses a rule of a role.
 ///
 /// # Errors
-/// The line does not have three or four words.
+/// The line is not `events` and does not have three or four words.
 fn rule(line: &str) -> Result<Value> {
     let list = |text: &str| -> Value { text.split(',').collect() };
     let words: Vec<&str> = line.split_whitespace().collect();
@@ -151,11 +151,11 @@ fn rule(line: &str) -> Result<Value> {
             "verbs": verbs(can)}),
         [of, resources, can, names] => json!({"apiGroups": groups(of),
             "resources": list(resources), "verbs": verbs(can), "resourceNames": list(names)}),
-        _ => bail!("a rule has groups, resources and verbs"),
+        _ => bail!("a rule needs groups, resources and verbs"),
     })
 }
 
-/// Parses the bindings of a table, and adds those of the controllers among the roles.
+/// Parses a table of bindings, and adds a binding for each controller's role in `roles`.
 ///
 /// # Errors
 /// A line is invalid; the error has its number.
@@ -164,7 +164,7 @@ fn bindings(table: &str, roles: &str) -> Result<Vec<Value>> {
     for (at, line) in lines(table) {
         let words: Vec<&str> = line.split(' ').collect();
         let [kind, name, role, subjects @ ..] = &*words else {
-            bail!("bindings.txt, line {at}: a binding has a kind, a name and a role");
+            bail!("bindings.txt, line {at}: a binding needs a kind, a name and a role");
         };
         let subjects: Result<Vec<Value>> = subjects.iter().map(|word| subject(word)).collect();
         let subjects = subjects.with_context(|| format!("bindings.txt, line {at}"))?;
@@ -194,7 +194,7 @@ fn binding((kind, name): (&str, &str), role: &str, subjects: Vec<Value>) -> Valu
     Value::Object(binding)
 }
 
-/// Parses the subject of a role: `G:` a group, `U:` a user, `S:` a service account.
+/// Parses the subject of a binding: `G:` precedes a group, `U:` a user, `S:` a service account.
 fn subject(word: &str) -> Result<Value> {
     let of = |kind: &str, name: &str| json!({"apiGroup": GROUP, "kind": kind, "name": name});
     Ok(match word.split_at_checked(2) {
@@ -220,7 +220,7 @@ mod tests {
         let found = objects
             .iter()
             .find(|it| it["kind"] == kind && it["metadata"]["name"] == name);
-        found.unwrap_or_else(|| panic!("{kind} {name}"))
+        found.unwrap_or_else(|| panic!("{kind} {name} not found"))
     }
 
     #[test]
@@ -230,7 +230,7 @@ mod tests {
         for object in &objects {
             let metadata = &object["metadata"];
             let name = (&object["kind"], &metadata["namespace"], &metadata["name"]);
-            assert!(names.insert(format!("{name:?}")), "{name:?} twice");
+            assert!(names.insert(format!("{name:?}")), "{name:?} appears twice");
             if let Some(role) = object.get("roleRef") {
                 let kind = role["kind"].as_str().unwrap();
                 let found = named(&objects, kind, role["name"].as_str().unwrap());
@@ -294,13 +294,13 @@ mod tests {
         let problem = |table: &str| format!("{:#}", roles(table).unwrap_err());
         assert_eq!(
             problem("# x\nClusterRole"),
-            "roles.txt, line 2: a role has a kind and a name"
+            "roles.txt, line 2: a role needs a kind and a name"
         );
         assert!(problem("ClusterRole a b").contains("line 1: \"b\" is neither"));
-        assert!(problem("ClusterRole a\n  core pods").contains("line 2: a rule has groups"));
+        assert!(problem("ClusterRole a\n  core pods").contains("line 2: a rule needs groups"));
         assert!(problem("  core pods get").contains("before the first role"));
         let problem = |table: &str| format!("{:#}", bindings(table, "").unwrap_err());
-        assert!(problem("RoleBinding a").contains("line 1: a binding has"));
+        assert!(problem("RoleBinding a").contains("line 1: a binding needs"));
         assert!(problem("RoleBinding a b x").contains("\"x\" is not a subject"));
         assert!(problem("RoleBinding a b S:x").contains("a service account needs a namespace"));
     }
