@@ -1,5 +1,5 @@
-//! The syntax of steps: a map with one member whose name is the action, or only this name. Steps
-//! that create objects contain the kind in their names: `createReplicaSets`.
+//! Syntax of the steps of a scenario: a map with a single member, named after the action, or only
+//! the action's name. A step that creates objects has their kind in its name: `createReplicaSets`.
 
 use std::cell::Cell;
 use std::fmt::{self, Formatter};
@@ -16,7 +16,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, forward_to_deseria
 use super::definition::{Create, ScenarioStep};
 use crate::workloads;
 
-/// Returns the names of the steps that create objects, with the kinds.
+/// Returns the name and the kind of each step that creates workload objects.
 fn creations() -> impl Iterator<Item = (String, Kind)> {
     let generated = workloads::ALL.into_iter().filter(|it| it.is_generated());
     generated.map(|workload| (name_of(workload.kind()), workload.kind()))
@@ -61,7 +61,7 @@ impl<'de> Visitor<'de> for Steps {
     }
 }
 
-/// Reads the name of an existing step.
+/// Reads the name of a step; unknown names are errors.
 struct Name;
 
 impl<'de> DeserializeSeed<'de> for Name {
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn older_names_are_accepted() {
+    fn former_names_are_accepted() {
         assert_eq!(step("recreateReplicaSets: {}"), step("recreate: {}"));
         assert!(step("recreate: {}").is_ok());
     }

@@ -1,4 +1,4 @@
-//! ReplicationControllers, which come only from files.
+//! The ReplicationController workload, whose objects come only from files.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use super::super::{Demand, Gates, LaboratoryWorkload, NameFlag, OwnsPods, Part};
 use super::{explain, settled_status};
 use crate::input::{InputObject, ReadTyped, TypedOwner};
 
-/// ReplicationControllers.
+/// The ReplicationController workload.
 #[derive(Debug)]
 pub(in crate::workloads) struct ReplicationControllers;
 
@@ -61,7 +61,7 @@ impl LaboratoryWorkload for ReplicationControllers {
     fn name_flag(&self) -> NameFlag {
         NameFlag {
             name: "replicationcontroller",
-            help: "A ReplicationController instead",
+            help: "A ReplicationController instead of a ReplicaSet",
         }
     }
 
@@ -74,7 +74,7 @@ impl LaboratoryWorkload for ReplicationControllers {
     }
 }
 
-/// Its template and selector default from each other, so a known spec saves nothing.
+/// Defaulting and validation have no shortcut for a pod spec that is already known.
 impl TypedOwner for ReplicationController {
     fn copied(&self) -> Box<dyn TypedOwner> {
         Box::new(self.clone())
