@@ -1,4 +1,4 @@
-//! Servers that continue from the state of another one, in memory and through a file.
+//! Servers that continue from another server's state, in memory and through a file.
 
 use podstorm_http::faults::{Effect, Fault};
 use podstorm_loadgen::serve::Snapshot;
@@ -7,8 +7,8 @@ use super::*;
 
 const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
 
-/// Returns a cluster with work in progress: pods that start, one that terminates, a custom kind
-/// that terminates, an object that waits for its finalizer, a namespace that terminates.
+/// Returns a server with work in progress: starting pods, a terminating pod, a terminating custom
+/// kind, an object that waits for its finalizer, and a terminating namespace.
 async fn busy() -> Served {
     let served = start();
     create(&served, DEFINITIONS, definition()).await;
@@ -16,7 +16,7 @@ async fn busy() -> Served {
         "metadata": {"name": "w", "finalizers": ["example.com/kept"]}});
     create(&served, WIDGETS, widget).await;
     send(&served, "DELETE", &format!("{WIDGETS}/w"), Value::Null).await;
-    // It stays because of its object, which stays because of its finalizer.
+    // The definition waits for its object, and the object waits for its finalizer.
     let defined = format!("{DEFINITIONS}/widgets.example.com");
     send(&served, "DELETE", &defined, Value::Null).await;
     create(&served, SETS, set("old", 2)).await;
@@ -51,12 +51,12 @@ async fn a_fork_is_the_same_server() {
     assert_eq!(widget, get(&served, &format!("{WIDGETS}/w")).await);
     let since = &widget["metadata"]["deletionTimestamp"];
     assert!(since.is_string(), "{widget}");
-    // The next object has the same UID as it would have had.
+    // The next object gets the same UID on both servers.
     let maps = "/api/v1/namespaces/default/configmaps";
     let named = json!({"metadata": {"generateName": "m-"}});
     let one = create(&served, maps, named.clone()).await;
     assert_eq!(one, create(&fork, maps, named).await);
-    // A watch from before the fork has to list again; a later one does not.
+    // A watch from before the fork must list again; one from the fork's version continues.
     let watch = |version: u64| format!("{maps}?watch=1&timeoutSeconds=1&resourceVersion={version}");
     let version = fork.cluster().resource_version() - 1;
     for (version, what) in [(version, "ADDED"), (version - 1, "ERROR")] {
@@ -68,17 +68,16 @@ async fn a_fork_is_the_same_server() {
 #[tokio::test]
 async fn work_in_progress_continues_in_a_fork() {
     let fork = busy().await.fork().unwrap();
-    // Bound 105 s ago; startup takes 300 s.
+    // The pods were bound 105 s before the fork; startup takes 300 s.
     assert_eq!(ready(&fork, "new").await, 0);
     advance(&fork, STARTUP_S - 105 - 2);
     assert_eq!(ready(&fork, "new").await, 0);
-    // Deleted 5 s ago; this takes 20 s. Its successor was bound then.
+    // The deleted pod has ended, and its replacement is still starting.
     let old = get(&fork, &format!("{PODS}?labelSelector=app%3Dold")).await;
     assert_eq!(texts(&old, "name").len(), 2, "{old}");
     advance(&fork, 3);
     assert_eq!(ready(&fork, "new").await, 3);
-    // Objects that only waited for finalizers are removed without them, and their namespace with
-    // them.
+    // Without their finalizers, the objects are removed, and then their definition and namespace.
     let free = json!({"metadata": {"finalizers": null}});
     let widget = format!("{WIDGETS}/w");
     assert_eq!(send(&fork, "PATCH", &widget, free.clone()).await.0, 200);
@@ -91,7 +90,7 @@ async fn work_in_progress_continues_in_a_fork() {
     assert_eq!(send(&fork, "GET", ending, Value::Null).await.0, 404);
 }
 
-/// Acts like a user for some minutes.
+/// Makes the requests of a user over seven minutes.
 async fn play(served: &Served, replicas: usize) {
     let scale = json!({"spec": {"replicas": replicas}});
     send(served, "PATCH", &format!("{SETS}/new"), scale).await;
@@ -114,14 +113,14 @@ async fn forks_with_the_same_requests_stay_identical() {
     }
     assert_eq!(after[0], after[1]);
     assert_ne!(after[0], after[2]);
-    assert_eq!(text(&served), before, "the first cluster has not changed");
-    // Also a fork of a fork.
+    assert_eq!(text(&served), before, "the original server has not changed");
+    // A fork of a fork has the same state, too.
     let again = forks[0].0.fork().unwrap();
     assert_eq!(text(&again), after[0]);
 }
 
 #[tokio::test]
-async fn a_snapshot_outlives_its_server_and_arms_nothing() {
+async fn a_snapshot_outlives_its_server_and_keeps_no_faults() {
     let served = busy().await;
     let fault = Fault::new(Effect::LoseRequest);
     served.api().faults().arm(fault).unwrap();
@@ -168,18 +167,18 @@ async fn in_real_time_a_fork_continues_from_the_same_time() {
 }
 
 #[tokio::test]
-async fn a_file_keeps_uids_times_and_deletions_but_no_versions() {
+async fn a_file_keeps_uids_times_and_deletions_but_not_versions() {
     let served = busy().await;
     let first = text(&served);
     let nodes = 0;
     let again = load(&first, ServeOptions { nodes, ..options() });
-    // Versions are new, Events are not loaded, and the time is the latest one in any object.
+    // Versions are new, Events are missing, and the clock starts at the latest time in any object.
     let unversioned = |text: &str| {
         let mut list: Value = serde_json::from_str(text).expect("the answer is JSON");
         let items = list["items"].as_array_mut().expect("the answer is a list");
         items.retain(|item| item["kind"] != "Event");
         for item in items {
-            let metadata = item["metadata"].as_object_mut().expect("it has some");
+            let metadata = item["metadata"].as_object_mut().expect("it has metadata");
             metadata.remove("resourceVersion");
         }
         list

@@ -2,7 +2,7 @@
 
 use crate::served::with_each;
 
-/// Returns a Job whose pods follow a script.
+/// Returns the manifest of a Job whose pods follow a script.
 fn job(name: &str, script: &str, spec: &str) -> String {
     format!(
         "
@@ -20,7 +20,7 @@ spec:
 
 #[test]
 #[ignore = "needs kubectl"]
-fn a_job_completes_and_reports_it() {
+fn a_completed_job_reports_its_completion() {
     with_each(&["--pod-run-time", "1s"], |served| {
         served.run("create job hello --image=busybox:1 -- echo hello");
         served.run("wait --for=condition=Complete job/hello --timeout=60s");
@@ -67,7 +67,7 @@ fn each_index_succeeds_once() {
 
 #[test]
 #[ignore = "needs kubectl"]
-fn a_job_fails_with_its_reason() {
+fn a_failed_job_reports_the_reason() {
     with_each(&[], |served| {
         served.apply(&job("limit", "exit=3", "  backoffLimit: 0"));
         served.apply(&job(
