@@ -97,9 +97,9 @@ pub struct DeploymentCondition {
     pub last_update_time: Time,
     /// When `status` last changed.
     pub last_transition_time: Time,
-    /// A single word for programs.
+    /// One machine-readable word.
     pub reason: Str,
-    /// A sentence for people.
+    /// A human-readable sentence.
     pub message: Str,
     /// Members without a typed field.
     pub rest: Rest,

@@ -43,9 +43,9 @@ pub struct Details {
 /// An entry of `details.causes`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Cause {
-    /// A single word for programs, e.g. `FieldValueInvalid`, `NamespaceTerminating`.
+    /// One machine-readable word, e.g. `FieldValueInvalid`, `NamespaceTerminating`.
     pub reason: String,
-    /// A sentence for people.
+    /// A human-readable sentence.
     pub message: String,
     /// The field, e.g. `spec.replicas`.
     pub field: String,

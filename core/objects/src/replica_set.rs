@@ -74,9 +74,9 @@ pub struct ReplicaSetCondition {
     pub status: Str,
     /// When `status` last changed.
     pub last_transition_time: Time,
-    /// A single word for programs.
+    /// One machine-readable word.
     pub reason: Str,
-    /// A sentence for people.
+    /// A human-readable sentence.
     pub message: Str,
     /// Members without a typed field.
     pub rest: Rest,

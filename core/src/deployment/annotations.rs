@@ -18,7 +18,7 @@ pub const ROLLBACK_TO: &str = "deprecated.deployment.rollback.to";
 /// The configuration that `kubectl apply` last wrote.
 pub const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 
-/// The reason for a revision, for people. Copied like other annotations.
+/// The human-readable reason for a revision. Copied like other annotations.
 pub const CHANGE_CAUSE: &str = "kubernetes.io/change-cause";
 
 /// Reports whether an annotation is copied between a Deployment and its ReplicaSets.

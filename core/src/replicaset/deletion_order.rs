@@ -15,7 +15,7 @@ use crate::ranking::{Candidate, RankFields, RankOptions, Ranker, has_same_key, o
 pub struct Ranked {
     /// The pod.
     pub pod: Arc<Pod>,
-    /// The ranking fields of the pod.
+    /// The pod's ranking fields.
     pub fields: RankFields,
     /// The number of active related pods on the pod's node; 0 if the pod does not count.
     pub rank: u32,

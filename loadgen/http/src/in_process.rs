@@ -28,9 +28,9 @@ use crate::{apply, dispatch, view};
 pub struct Application<'a> {
     /// The kind of the object.
     pub kind: Kind,
-    /// The namespace of the object; empty for a cluster-scoped kind.
+    /// The object's namespace; empty for a cluster-scoped kind.
     pub namespace: &'a str,
-    /// The name of the object.
+    /// The object's name.
     pub name: &'a str,
     /// Whether the configuration is for `/status`.
     pub of_status: bool,

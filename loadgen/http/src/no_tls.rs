@@ -73,7 +73,7 @@ impl Authority {
 pub struct Identity {
     /// The certificate.
     pub certificate: String,
-    /// The private key of the certificate.
+    /// The certificate's key.
     pub key: String,
 }
 

@@ -55,7 +55,7 @@ struct Answer {
 struct Fate {
     namespace: String,
     name: String,
-    /// Its controller: `ReplicaSet web`.
+    /// The pod's controller: `ReplicaSet web`.
     #[serde(skip_serializing_if = "Option::is_none")]
     owner: Option<String>,
     fate: Verdict,

@@ -11,7 +11,7 @@ pub const CELLS_MAX: usize = 10_000;
 pub struct Dimension {
     /// The flag's name, without dashes.
     pub name: String,
-    /// The values of the flag as the user wrote them, cheapest first.
+    /// The flag's values as the user wrote them, cheapest first.
     pub values: Vec<String>,
 }
 

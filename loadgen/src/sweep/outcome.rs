@@ -19,7 +19,7 @@ pub struct Cell {
     pub meets: Option<bool>,
     /// Invariants broken, over all runs.
     pub violations: usize,
-    /// The runs of the cell, one per seed.
+    /// The cell's runs, one per seed.
     pub results: Vec<RunResult>,
 }
 

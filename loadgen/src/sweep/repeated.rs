@@ -58,7 +58,7 @@ impl Spread {
 pub struct Row {
     /// The metric.
     pub metric: MetricName,
-    /// The values of the metric.
+    /// The metric's values.
     pub spread: Spread,
 }
 

@@ -281,11 +281,11 @@ pub(crate) struct Findings {
 pub(crate) struct Part {
     /// The number of the object.
     pub(crate) number: u64,
-    /// The number of desired pods.
+    /// The desired pods of the object.
     pub(crate) replicas: i32,
     /// How many revisions precede it.
     pub(crate) revision: u32,
-    /// Whether it belongs to an object of a workload that creates such objects.
+    /// Whether the object belongs to an object of a workload that creates such objects.
     pub(crate) is_owned: bool,
 }
 

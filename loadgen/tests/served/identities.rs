@@ -381,7 +381,7 @@ AwEHoUQDQgAEYusseJsl2H09VMCerr1O7EIeKbV8k2SM2d9lQkPqtqa4yG3EEOzx
 -----END EC PRIVATE KEY-----
 ";
 
-/// Its public key, created by `openssl ec -pubout`.
+/// The public key, created by `openssl ec -pubout`.
 const PUBLIC_KEY: &str = "\
 -----BEGIN PUBLIC KEY-----
 MFkwEwYHKoZIzj0CAQYIKoZIzj0DAQcDQgAEYusseJsl2H09VMCerr1O7EIeKbV8

@@ -122,7 +122,7 @@ pub(crate) async fn soak(loadgen: PathBuf, minutes: u64) -> anyhow::Result<bool>
         samples.sort_unstable();
         let median = samples[samples.len() / 2];
         ensure!(median > 0, "the server has ended early");
-        // Relaxed: a figure for people.
+        // Relaxed: the number is only displayed.
         let requests = asked.load(Ordering::Relaxed);
         say(&format!(
             "minute {minute}: {} resident, {requests} requests so far",
@@ -181,7 +181,7 @@ impl Load {
         let answer = connection.ask(asked).await?;
         let code = answer.status().as_u16();
         let body = answer.into_body().collect().await?.to_bytes();
-        // Relaxed: a figure for people.
+        // Relaxed: the number is only displayed.
         self.asked.fetch_add(1, Ordering::Relaxed);
         if code >= 500 {
             bail!(

@@ -75,9 +75,9 @@ pub struct Condition {
     pub observed_generation: i64,
     /// When `status` last changed.
     pub last_transition_time: Time,
-    /// A single word for programs.
+    /// One machine-readable word.
     pub reason: String,
-    /// A sentence for people.
+    /// A human-readable sentence.
     pub message: String,
 }
 

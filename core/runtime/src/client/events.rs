@@ -65,9 +65,9 @@ pub struct EventIntent {
     pub regarding: Arc<ObjectReference>,
     /// `Normal` or `Warning`.
     pub kind: EventType,
-    /// A single word for programs.
+    /// One machine-readable word.
     pub reason: &'static str,
-    /// A sentence for people.
+    /// A human-readable sentence.
     pub message: EventMessage,
 }
 

@@ -25,7 +25,7 @@ pub struct History {
 pub struct HistoryRow {
     /// The number of the revision; 0 if the ReplicaSet has none.
     pub revision: i64,
-    /// The reason for the revision, for people.
+    /// The human-readable reason for the revision.
     pub change_cause: Option<Str>,
     /// The ReplicaSet with the template of the revision.
     pub replica_set: Arc<ReplicaSet>,

@@ -20,7 +20,7 @@ ZIzZ32VCQ+q2prjIbcQQ7PHZWKILcUm9igDsa6XvfU3g+qeDcJECBxOo
 -----END PRIVATE KEY-----
 ";
 
-/// Its public key: `openssl ec -pubout`.
+/// The public key: `openssl ec -pubout`.
 const EC_PUBLIC: &str = "\
 -----BEGIN PUBLIC KEY-----
 MFkwEwYHKoZIzj0CAQYIKoZIzj0DAQcDQgAEYusseJsl2H09VMCerr1O7EIeKbV8
@@ -101,7 +101,7 @@ eZX8NdUOIC5Tw65PIohRhIw=
 -----END PRIVATE KEY-----
 ";
 
-/// Its public key: `openssl rsa -pubout`.
+/// The public key: `openssl rsa -pubout`.
 const RSA_PUBLIC: &str = "\
 -----BEGIN PUBLIC KEY-----
 MIIBIjANBgkqhkiG9w0BAQEFAAOCAQ8AMIIBCgKCAQEAkc04yPUDy3p+5jnNAGZV

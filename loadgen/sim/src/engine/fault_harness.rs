@@ -42,7 +42,7 @@ struct Manager {
     connection: Arc<Connection>,
     handlers: Runners,
     tasks: Vec<TaskId>,
-    /// The workers of the manager, as a range of the builder's list.
+    /// The manager's workers, as a range of the builder's list.
     workers: std::ops::Range<usize>,
     /// Whether it is dead and its tasks are removed.
     removed: bool,

@@ -22,9 +22,9 @@ use crate::faults::{BatchPosition, Call, CrashPoint, FaultId, InjectedOutcome, O
 /// A request that was sent.
 #[derive(Clone, Copy, Debug)]
 struct Sent {
-    /// The index of the request in its sync.
+    /// The index of the request in the sync.
     index: usize,
-    /// The index of the request in its batch.
+    /// The index of the request in the batch.
     place: u32,
     /// The number of earlier attempts.
     attempts: u32,

@@ -62,7 +62,7 @@ pub struct Armed {
     pub batch: Option<u32>,
     /// The only index in a batch that it matches, from 0.
     pub index: Option<u32>,
-    /// The effect of the fault on the requests.
+    /// The effect on the requests.
     pub effect: Effect,
     /// The number of requests that it hits.
     pub times: u32,

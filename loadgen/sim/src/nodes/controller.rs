@@ -32,11 +32,11 @@ pub(super) fn is_unreachable(node: &Node) -> bool {
 /// The stage of a silent node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
-    /// Its silence is detected at this time, ns.
+    /// The node's silence is detected at this time, ns.
     Silent(i64),
-    /// It is marked as unreachable; its pods are evicted at this time, ns.
+    /// The node is marked as unreachable; its pods are evicted at this time, ns.
     Unreachable(i64),
-    /// Its pods were evicted; later pods are evicted at this time, ns.
+    /// The node's pods were evicted; later pods are evicted at this time, ns.
     Evicted(Option<i64>),
 }
 

@@ -46,9 +46,9 @@ struct Known {
     /// Since when it is in progress.
     since_ns: Option<i64>,
     gone: bool,
-    /// The pods that it wanted at a time when the phase began.
+    /// The desired pods at a time when the phase began.
     wanted: i64,
-    /// The number of active ready pods of the workload.
+    /// The active ready pods.
     up: i64,
 }
 

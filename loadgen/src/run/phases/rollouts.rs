@@ -41,7 +41,7 @@ struct Known {
     workload: Workload,
     namespace: Str,
     name: CompactString,
-    /// The number of pods of the object at 100 %.
+    /// The workload's pods at 100 %.
     share: i32,
     /// The generation of the newest known spec.
     generation: i64,

@@ -94,13 +94,13 @@ struct End {
 enum Why {
     /// The pod is being deleted.
     Deleted,
-    /// Its `activeDeadlineSeconds` have passed.
+    /// The pod's `activeDeadlineSeconds` have passed.
     Deadline,
     /// The node lacks memory.
     Evicted,
     /// A critical pod needs its resources.
     Preempted,
-    /// Its work has completed or failed, but sidecars are still running.
+    /// The pod's work has completed or failed, but sidecars are still running.
     Finished,
 }
 

@@ -23,9 +23,9 @@ pub(super) const MESSAGE: &str = "The container is removed because RestartAllCon
 /// The progress of a pod's restart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum RestartAll {
-    /// Its containers are stopping.
+    /// The pod's containers are stopping.
     Stops,
-    /// Its containers are removed.
+    /// The pod's containers are removed.
     Removed,
 }
 

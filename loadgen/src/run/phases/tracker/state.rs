@@ -13,7 +13,7 @@ pub(in crate::run::phases) struct Owner {
     pub(in crate::run::phases) namespace: Str,
     pub(in crate::run::phases) name: CompactString,
     pub(in crate::run::phases) desired: i32,
-    /// The number of desired pods when the phase began.
+    /// The desired pods when the phase began.
     pub(super) wanted: i32,
     /// The generation of the newest known spec.
     pub(super) generation: i64,
@@ -182,7 +182,7 @@ pub(super) fn pods(replicas: i32) -> u64 {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct PodState {
     pub(super) owner: u32,
-    /// The place of the pod among the pods that can be picked.
+    /// The pod's place among the pods that can be picked.
     pub(super) pick: u32,
     pub(super) created_ns: i64,
     pub(super) active: bool,

@@ -49,9 +49,9 @@ pub(crate) struct Rollout {
     pub(crate) schema_version: u32,
     /// `Deployment`.
     pub(crate) kind: &'static str,
-    /// The namespace of the Deployment.
+    /// The Deployment's namespace.
     pub(crate) namespace: String,
-    /// The name of the Deployment.
+    /// The Deployment's name.
     pub(crate) name: String,
     /// `RollingUpdate` or `Recreate`.
     pub(crate) strategy: String,

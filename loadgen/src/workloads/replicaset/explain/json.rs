@@ -22,9 +22,9 @@ pub struct Document<'a> {
     pub schema_version: u32,
     /// `ReplicaSet` or `ReplicationController`.
     pub kind: &'a str,
-    /// The namespace of the object.
+    /// The object's namespace.
     pub namespace: &'a str,
-    /// The name of the object.
+    /// The object's name.
     pub name: &'a str,
     /// `spec.replicas` of the input.
     pub replicas_before: i32,

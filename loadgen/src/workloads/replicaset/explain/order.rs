@@ -34,7 +34,7 @@ pub struct Question {
 pub struct Outcome {
     /// The object, with the number in question.
     pub object: Arc<ReplicaSet>,
-    /// The kind of the object.
+    /// The object's kind.
     pub kind: Kind,
     /// `spec.replicas` in the input.
     pub replicas_before: i32,
