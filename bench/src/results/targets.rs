@@ -221,7 +221,7 @@ pub fn load(path: &Path) -> anyhow::Result<Vec<Target>> {
 ///
 /// # Errors
 ///
-/// As [`load`].
+/// Like [`load`].
 pub fn load_own() -> anyhow::Result<Vec<Target>> {
     load(&super::package_directory().join("targets.toml"))
 }

@@ -54,7 +54,7 @@ pub trait Resource: Object + Clone {
     /// Reads an object from a tree; see [`read`](Resource::read).
     ///
     /// # Errors
-    /// As [`read`](Resource::read).
+    /// The same as [`read`](Resource::read).
     fn from_json(value: Value) -> Result<Self, DecodeError> {
         Self::read(Tape::new(&value).root())
     }

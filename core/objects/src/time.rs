@@ -290,7 +290,7 @@ impl Time {
     /// Like [`read`](Time::read), for a fraction of six digits. Also returns the microseconds.
     ///
     /// # Errors
-    /// As [`read`](Time::read).
+    /// The same as [`read`](Time::read).
     pub fn read_micros(text: &str) -> Result<(Time, u32), TimeError> {
         const FRACTION: &str = ".000000";
         let mut reader = Reader { text, at: 0 };

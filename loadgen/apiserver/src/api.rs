@@ -72,7 +72,7 @@ impl Api<'_> {
     /// See [`Cluster::create`].
     ///
     /// # Errors
-    /// As [`Cluster::create`]; 400 for an object of another kind.
+    /// The same as [`Cluster::create`], and 400 for an object of another kind.
     pub fn create(&self, object: AnyObject, now: Now) -> Result<AnyObject, ApiError> {
         let created = self.create_only(object, now)?;
         self.written(&created, now);
@@ -104,7 +104,7 @@ impl Api<'_> {
     /// [`end_definitions`](Cluster::end_definitions), because its objects may be imported after it.
     ///
     /// # Errors
-    /// As [`Cluster::import`]; 400 for an object of another kind.
+    /// The same as [`Cluster::import`], and 400 for an object of another kind.
     pub fn import(&self, object: AnyObject, now: Now) -> Result<AnyObject, ApiError> {
         let import = |store: &dyn AnyStore| store.import(self.cluster, object, now);
         let imported = self.cluster.with_store(self.kind, import)??;
@@ -116,7 +116,7 @@ impl Api<'_> {
     /// that is being deleted stays, as [`import`](Api::import) describes.
     ///
     /// # Errors
-    /// As [`import`](Api::import) and [`create`](Api::create).
+    /// The same as [`import`](Api::import) and [`create`](Api::create).
     pub fn load(&self, object: AnyObject, now: Now) -> Result<AnyObject, ApiError> {
         if !object.metadata().uid.is_empty() {
             return self.import(object, now);
@@ -136,7 +136,7 @@ impl Api<'_> {
     /// See [`Cluster::get`].
     ///
     /// # Errors
-    /// As [`Cluster::get`].
+    /// The same as [`Cluster::get`].
     pub fn get(&self, namespace: &str, name: &str) -> Result<AnyObject, ApiError> {
         self.cluster
             .with_store(self.kind, |store| store.get(namespace, name))?
@@ -145,7 +145,7 @@ impl Api<'_> {
     /// See [`Cluster::list_page`].
     ///
     /// # Errors
-    /// As [`Cluster::list_page`].
+    /// The same as [`Cluster::list_page`].
     pub fn list(&self, options: &ListOptions<'_>) -> Result<ListPage<dyn Object>, ApiError> {
         let list = |store: &dyn AnyStore| store.list(self.cluster, options);
         self.cluster.with_store(self.kind, list)?
@@ -154,7 +154,7 @@ impl Api<'_> {
     /// See [`Cluster::list_as_of`]; lists all namespaces.
     ///
     /// # Errors
-    /// As [`Cluster::list_as_of`].
+    /// The same as [`Cluster::list_as_of`].
     pub fn list_as_of(&self, version: u64) -> Result<(Vec<AnyObject>, ResourceVersion), ApiError> {
         self.cluster
             .with_store(self.kind, |store| store.list_as_of(version))?
@@ -189,7 +189,7 @@ impl Api<'_> {
     /// See [`Cluster::watch`].
     ///
     /// # Errors
-    /// As [`Cluster::watch`].
+    /// The same as [`Cluster::watch`].
     pub fn watch(&self, from: WatchFrom, options: WatchOptions) -> Result<AnyWatch, ApiError> {
         let watch = |store: &dyn AnyStore| store.watch(self.cluster, from, options);
         self.cluster.with_store(self.kind, watch)?
@@ -198,7 +198,7 @@ impl Api<'_> {
     /// See [`Cluster::update`].
     ///
     /// # Errors
-    /// As [`Cluster::update`]; 400 for an object of another kind.
+    /// The same as [`Cluster::update`], and 400 for an object of another kind.
     pub fn update(&self, object: AnyObject, now: Now) -> Result<AnyObject, ApiError> {
         self.put(object, Verb::Update, now)
     }
@@ -206,8 +206,8 @@ impl Api<'_> {
     /// See [`Cluster::update_status`].
     ///
     /// # Errors
-    /// As [`Cluster::update_status`]; 400 for an object of another kind, 404 for a kind without a
-    /// status.
+    /// The same as [`Cluster::update_status`], and 400 for an object of another kind, 404 for a
+    /// kind without a status.
     pub fn update_status(&self, object: AnyObject, now: Now) -> Result<AnyObject, ApiError> {
         self.with_status()?;
         self.put(object, Verb::UpdateStatus, now)
@@ -216,7 +216,8 @@ impl Api<'_> {
     /// Replaces a part of a pod; the rest of `object` is ignored.
     ///
     /// # Errors
-    /// As [`Cluster::update`]; 400 for an object of another kind; 404 for any kind but Pod.
+    /// The same as [`Cluster::update`], and 400 for an object of another kind, 404 for any kind
+    /// except Pod.
     pub fn update_part(
         &self,
         object: AnyObject,
@@ -230,7 +231,7 @@ impl Api<'_> {
     /// Patches a part of a pod; the patch's other changes are ignored.
     ///
     /// # Errors
-    /// As [`Cluster::patch`]; 404 for any kind but Pod.
+    /// The same as [`Cluster::patch`], and 404 for any kind except Pod.
     pub fn patch_part(
         &self,
         namespace: &str,
@@ -255,7 +256,7 @@ impl Api<'_> {
     /// See [`Cluster::patch`].
     ///
     /// # Errors
-    /// As [`Cluster::patch`].
+    /// The same as [`Cluster::patch`].
     pub fn patch(
         &self,
         namespace: &str,
@@ -269,7 +270,7 @@ impl Api<'_> {
     /// See [`Cluster::patch_status`].
     ///
     /// # Errors
-    /// As [`Cluster::patch_status`]; 404 for a kind without a status.
+    /// The same as [`Cluster::patch_status`], and 404 for a kind without a status.
     pub fn patch_status(
         &self,
         namespace: &str,
@@ -284,7 +285,7 @@ impl Api<'_> {
     /// Passes a patched document to the field manager, if there is one.
     ///
     /// # Errors
-    /// As [`FieldManager::patched`].
+    /// The same as [`FieldManager::patched`].
     pub fn check_patched(&self, patch: &Patch, document: &mut Value) -> Result<(), ApiError> {
         match self.manager {
             Some(manager) => manager.patched(patch.merged(), document),
@@ -311,7 +312,7 @@ impl Api<'_> {
     /// See [`Cluster::delete`].
     ///
     /// # Errors
-    /// As [`Cluster::delete`].
+    /// The same as [`Cluster::delete`].
     pub fn delete(
         &self,
         namespace: &str,

@@ -179,7 +179,7 @@ pub fn check(document: &Value) -> Result<(), Exceeded> {
 /// Like [`check`], for the members of an object.
 ///
 /// # Errors
-/// As [`check`].
+/// The same as [`check`].
 pub fn check_object(members: &Map) -> Result<(), Exceeded> {
     check_members(members, &mut BYTES_MAX.clone())
 }

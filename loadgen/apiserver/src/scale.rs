@@ -267,7 +267,7 @@ impl Api<'_> {
     /// See [`Cluster::get_scale`].
     ///
     /// # Errors
-    /// As [`Cluster::get_scale`]; 404 for a kind without a scale.
+    /// The same as [`Cluster::get_scale`], and 404 for a kind without a scale.
     pub fn scale(&self, namespace: &str, name: &str) -> Result<Scale, ApiError> {
         if self.kind == Kind::REPLICA_SET {
             return self.cluster.get_scale::<ReplicaSet>(namespace, name);
@@ -288,7 +288,7 @@ impl Api<'_> {
     /// See [`Cluster::update_scale`]. Returns the new scale.
     ///
     /// # Errors
-    /// As [`Cluster::update_scale`]; 404 for a kind without a scale.
+    /// The same as [`Cluster::update_scale`], and 404 for a kind without a scale.
     pub fn update_scale(
         &self,
         namespace: &str,

@@ -89,7 +89,7 @@ impl ApiServer {
     /// Returns the user of a request's bearer token.
     ///
     /// # Errors
-    /// As [`authenticate`](ApiServer::authenticate).
+    /// The same as [`authenticate`](ApiServer::authenticate).
     pub(crate) fn user_of_token(&self, token: &str) -> Result<Arc<User>, NotAuthenticated> {
         let authenticated = self.authenticate(token, &[ISSUER])?;
         Ok(authenticated.user)

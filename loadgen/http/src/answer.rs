@@ -326,7 +326,7 @@ pub(crate) fn warn(response: &mut Response<Body>, warnings: &[String]) {
     response.extensions_mut().insert(warned);
 }
 
-/// As [`warn`], but puts the warnings before those already present.
+/// Like [`warn`], but puts the warnings before those already present.
 pub(crate) fn warn_first(response: &mut Response<Body>, warnings: &[String]) {
     if warnings.is_empty() {
         return;

@@ -26,7 +26,8 @@ pub(crate) fn document(call: &Call<'_>, expected: &str, form: Form) -> Result<Do
     read(call, form)?.map_err(|why| unrecognized(expected, &why, &call.body))
 }
 
-/// As [`document`], but returns a decoding error as a message that does not name the expected kind.
+/// Like [`document`], but returns a decoding error as a message that does not name the expected
+/// kind.
 ///
 /// # Errors
 /// 415 if the media type is not that of a document.
@@ -99,8 +100,8 @@ pub(crate) struct Sent {
 /// Decodes the body as an object of a kind in a namespace.
 ///
 /// # Errors
-/// As [`document`]; 400 for an object of another kind, with a member of a wrong type or, if
-/// `fieldValidation` is `Strict`, with an unknown or repeated member.
+/// The same as [`document`], and 400 for an object of another kind, with a member of a wrong type
+/// or, if `fieldValidation` is `Strict`, with an unknown or repeated member.
 pub(crate) fn object(call: &Call<'_>, kind: Kind, namespace: &str) -> Result<Sent, ApiError> {
     let mut document = document(call, kind.name(), Form::Kind(kind))?;
     let members = document.members();

@@ -20,7 +20,7 @@ pub(crate) fn name_of(value: &Value) -> &'static str {
     }
 }
 
-/// As [`name_of`], for the value of a valid JSON text.
+/// Like [`name_of`], for the value of a valid JSON text.
 pub(crate) fn name_of_text(text: &[u8]) -> &'static str {
     match text.trim_ascii_start().first() {
         Some(b'{') => "object",

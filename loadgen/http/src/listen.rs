@@ -34,10 +34,10 @@ pub async fn serve(
     serve_with(server, listener, None, stop).await
 }
 
-/// As [`serve`]; with `tls`, only over TLS.
+/// Like [`serve`]; with `tls`, only over TLS.
 ///
 /// # Errors
-/// As [`serve`].
+/// The same as [`serve`].
 pub async fn serve_with(
     server: ApiServer,
     listener: TcpListener,
@@ -47,10 +47,10 @@ pub async fn serve_with(
     serve_within(server, listener, tls, ConnectionLimits::default(), stop).await
 }
 
-/// As [`serve_with`], with connection limits.
+/// Like [`serve_with`], with connection limits.
 ///
 /// # Errors
-/// As [`serve`].
+/// The same as [`serve`].
 #[doc(hidden)]
 pub async fn serve_within(
     server: ApiServer,

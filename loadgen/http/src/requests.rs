@@ -43,7 +43,7 @@ impl ApiServer {
         self.answer_unless(Ok(()), request).await
     }
 
-    /// As [`answer`](ApiServer::answer), but answers with the listener's error if it refused the
+    /// Like [`answer`](ApiServer::answer), but answers with the listener's error if it refused the
     /// request.
     pub(crate) async fn answer_unless<B>(
         &self,

@@ -371,8 +371,8 @@ impl ApiServer {
     /// Checks that the request does not come from a foreign web page and that its host is allowed.
     ///
     /// # Errors
-    /// As [`web_pages::check`]. Never fails if credentials are required, because a foreign page has
-    /// none.
+    /// The same as [`web_pages::check`]. Never fails if credentials are required, because a foreign
+    /// page has none.
     pub(crate) fn check_page<B: http_body::Body>(
         &self,
         request: &Request<B>,

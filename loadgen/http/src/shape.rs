@@ -38,7 +38,7 @@ pub(crate) fn is_no_list() -> ApiError {
     not_acceptable(why.to_owned())
 }
 
-/// As [`answer()`], with warnings.
+/// Like [`answer()`], with warnings.
 pub(crate) fn answer_with(
     call: &Call<'_>,
     code: u16,

@@ -169,7 +169,7 @@ impl Authority {
     /// Issues a certificate for a client. The user is its common name, the group its organization.
     ///
     /// # Errors
-    /// As [`Authority::new`].
+    /// The same as [`Authority::new`].
     pub fn client(&self, user: &str, group: &str) -> Result<Identity, TlsError> {
         let mut params = named(user);
         params

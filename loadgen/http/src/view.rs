@@ -271,7 +271,7 @@ pub(crate) fn stored_new(cluster: &Cluster, object: AnyObject) -> Result<AnyObje
 /// Converts a client's object to the stored kind, for an update of the stored object of that name.
 ///
 /// # Errors
-/// As [`stored_new`].
+/// The same as [`stored_new`].
 pub(crate) fn stored(cluster: &Cluster, object: AnyObject) -> Result<AnyObject, ApiError> {
     if !is_version(object.kind()) {
         return Ok(object);
@@ -330,7 +330,8 @@ const PATCH_TRIES: u32 = 5;
 /// Patches an object in the version that the client sees.
 ///
 /// # Errors
-/// As [`Api::patch`]; 409 if a concurrent write came first in each of [`PATCH_TRIES`] tries.
+/// The same as [`Api::patch`], and 409 if a concurrent write came first in each of [`PATCH_TRIES`]
+/// tries.
 pub(crate) fn patch(
     api: &Api<'_>,
     (kind, subresource): (Kind, &str),

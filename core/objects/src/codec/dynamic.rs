@@ -21,7 +21,7 @@ impl DynamicObject {
     /// Like [`from_json`](DynamicObject::from_json), for a value on a tape.
     ///
     /// # Errors
-    /// As [`from_json`](DynamicObject::from_json).
+    /// The same as [`from_json`](DynamicObject::from_json).
     pub fn read(kind: Kind, value: JsonValue<'_>) -> Result<DynamicObject, DecodeError> {
         let (members, metadata) = open(value, kind)?;
         let mut object = DynamicObject::new(kind);

@@ -406,7 +406,8 @@ impl Members {
         self.look_up(labels).0
     }
 
-    /// As [`label_set_of`](Self::label_set_of), and returns the labels' hash if it was computed.
+    /// Like [`label_set_of`](Self::label_set_of), but also returns the hash of the labels if it was
+    /// computed.
     #[inline]
     fn look_up(&self, labels: &Labels) -> (Option<u32>, Option<u64>) {
         let first = self.label_sets.first();

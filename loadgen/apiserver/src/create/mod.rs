@@ -71,7 +71,7 @@ impl Cluster {
     /// the rules of creation are checked. A terminating namespace accepts the object.
     ///
     /// # Errors
-    /// As [`create`](Cluster::create), except for the 403.
+    /// The same as [`create`](Cluster::create), except for the 403.
     pub fn import<R: ClusterResource>(&self, object: R, now: Now) -> Result<Arc<R>, ApiError> {
         self.import_in(R::store(self), object, now)
     }

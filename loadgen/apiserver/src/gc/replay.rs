@@ -72,7 +72,7 @@ impl Cluster {
     /// Removes an object without any checks.
     ///
     /// # Errors
-    /// As [`replay`](Cluster::replay).
+    /// The same as [`replay`](Cluster::replay).
     pub fn replay_removal<R: ClusterResource>(
         &self,
         namespace: &str,

@@ -85,7 +85,7 @@ impl Patch {
     /// Like [`apply`](Patch::apply), for a document with the given schema.
     ///
     /// # Errors
-    /// As [`apply`](Patch::apply).
+    /// The same as [`apply`](Patch::apply).
     pub fn apply_to(&self, schema: Option<&Value>, document: &mut Value) -> Result<(), ApiError> {
         match (self, &mut *document) {
             (Patch::Strategic(patch), Value::Object(document)) => {
@@ -166,7 +166,7 @@ impl Cluster {
     /// Patches an object's status and metadata but keeps its spec.
     ///
     /// # Errors
-    /// As [`patch`](Cluster::patch).
+    /// The same as [`patch`](Cluster::patch).
     pub fn patch_status<R: ClusterResource>(
         &self,
         namespace: &str,

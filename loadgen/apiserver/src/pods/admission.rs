@@ -200,7 +200,7 @@ impl Cluster {
     /// and recreated with another value is not read again.
     ///
     /// # Errors
-    /// As [`admit_pod`](Cluster::admit_pod).
+    /// The same as [`admit_pod`](Cluster::admit_pod).
     pub fn admit_new(&self, pod: &mut Pod) -> Result<(), ApiError> {
         let metadata = &pod.metadata;
         let name = match &*metadata.name {

@@ -329,7 +329,7 @@ impl Cluster {
     /// Evicts a pod: asks its disruption budget, marks it as disrupted and deletes it.
     ///
     /// # Errors
-    /// As [`evict`]; 404 for a missing namespace, 403 for a terminating one.
+    /// The same as [`evict`], and 404 for a missing namespace, 403 for a terminating one.
     pub fn evict(
         &self,
         namespace: &str,

@@ -197,7 +197,7 @@ impl Cluster {
     /// name is `name`, or else that of the template, or else generated from `generateName`.
     ///
     /// # Errors
-    /// As [`create`](Cluster::create); 400 if the template names another namespace.
+    /// The same as [`create`](Cluster::create); 400 if the template names another namespace.
     pub fn create_pod(
         &self,
         namespace: &Str,
@@ -347,7 +347,7 @@ impl Cluster {
     /// Binds a pod with all the contents of a binding.
     ///
     /// # Errors
-    /// As [`bind`](Cluster::bind); 409 for a pod with another UID or version.
+    /// The same as [`bind`](Cluster::bind); 409 for a pod with another UID or version.
     pub fn bind_as(
         &self,
         namespace: &str,

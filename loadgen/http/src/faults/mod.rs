@@ -93,7 +93,7 @@ impl Faults<'_> {
     /// they were opened. A spent fault stays listed until it is disarmed.
     ///
     /// # Errors
-    /// As [`Fault::check`], or if [`FAULTS_MAX`] faults are armed.
+    /// The same as [`Fault::check`], and an error if [`FAULTS_MAX`] faults are armed.
     pub fn arm(&self, fault: Fault) -> Result<FaultId, InvalidFault> {
         fault.check()?;
         let now_ns = (self.clock)().mono_ns;

@@ -111,7 +111,7 @@ impl<'a> Writer<'a> {
     /// Returns the manager of a create, update or patch.
     ///
     /// # Errors
-    /// As [`manager`].
+    /// The same as [`manager`].
     pub(crate) fn updating(
         call: &'a Call<'_>,
         target: &'a Target,
@@ -135,7 +135,7 @@ impl<'a> Writer<'a> {
     /// Returns the manager of an apply.
     ///
     /// # Errors
-    /// As [`manager`].
+    /// The same as [`manager`].
     pub(crate) fn applying(call: &'a Call<'_>, target: &'a Target) -> Result<Writer<'a>, ApiError> {
         Ok(Writer {
             operation: Operation::Apply,

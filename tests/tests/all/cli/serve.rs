@@ -27,7 +27,7 @@ impl Serving {
         Serving::start_by(&["env"], folder, line, on_errors)
     }
 
-    /// As [`start`](Serving::start), by a command that takes the program and its arguments.
+    /// Like [`start`](Serving::start), by a command that takes the program and its arguments.
     pub(super) fn start_by(
         command: &[&str],
         folder: &TempDir,

@@ -38,7 +38,7 @@ impl Manager {
         Manager::with(CONTROLLERS, kubeconfig, log, bodies, flags)
     }
 
-    /// As [`start`](Manager::start), with these controllers.
+    /// Like [`start`](Manager::start), with these controllers.
     pub(super) fn with(
         controllers: &str,
         kubeconfig: &Path,

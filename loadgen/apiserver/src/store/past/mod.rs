@@ -34,7 +34,7 @@ impl<R: Strategy> KindStore<R> {
     /// Returns the state at `version`, and a position after it if a watch is requested.
     ///
     /// # Errors
-    /// As [`Cluster::list_as_of`].
+    /// The same as [`Cluster::list_as_of`].
     pub(crate) fn as_of(
         &self,
         namespace: Option<&str>,
