@@ -1,4 +1,4 @@
-//! The plain implementation for the rivals: texts as keys, one lock around one map, a scan where
+//! The plain implementation for the rivals: strings as keys, one lock around one map, a scan where
 //! there is no index, and objects as a decoder leaves them.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};

@@ -383,7 +383,7 @@ pub fn three_digits(value: f64) -> String {
     }
 }
 
-/// Wraps a string into lines of at most `width` characters, broken at blanks. A longer word gets
+/// Wraps a string into lines of at most `width` characters, broken at blanks; a longer word gets
 /// its own line.
 pub fn wrapped(text: &str, width: usize) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();

@@ -1,5 +1,5 @@
 //! Event handlers: from the change that the cache reports to the key in the queue, compared with
-//! the plain way: one lock around each store, texts as keys, and for an orphan every selector of
+//! the plain way: one lock around each store, strings as keys, and for an orphan every selector of
 //! the namespace. Neither side's time includes taking the keys.
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -1,5 +1,5 @@
 //! Jobs compared with the plain way: a pass over all own pods for each question that a sync has,
-//! with sets of texts, and for a pod's change a pass over all Jobs of its namespace.
+//! with sets of strings, and for a pod's change a pass over all Jobs of its namespace.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::hint::black_box;

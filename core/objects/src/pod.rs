@@ -103,7 +103,7 @@ pub enum RestartPolicy {
 }
 
 impl RestartPolicy {
-    /// Returns the policy named `text`; `None` for a name that Kubernetes doesn't define.
+    /// Creates the policy with this name; `None` for a name that Kubernetes doesn't define.
     pub fn new(text: &str) -> Option<RestartPolicy> {
         match text {
             "Always" => Some(RestartPolicy::Always),
@@ -184,7 +184,7 @@ pub enum PodPhase {
     Failed,
     /// The node could not be reached.
     Unknown,
-    /// A string that Kubernetes doesn't define. It is in `rest["phase"]`.
+    /// A value that Kubernetes doesn't define. It is in `rest["phase"]`.
     Other,
 }
 

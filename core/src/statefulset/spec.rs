@@ -130,7 +130,7 @@ impl SetSpec {
     /// Returns how many pods a rolling update may make unavailable, at least one.
     ///
     /// # Errors
-    /// Fails if `maxUnavailable` is a string that is not a percentage.
+    /// Fails if `maxUnavailable` is a string but not a percentage.
     pub(super) fn max_unavailable(&self) -> Result<i64, IntOrStringError> {
         let rolling = self.strategy.rolling_update.as_ref();
         let value = rolling.and_then(|rolling| rolling.max_unavailable.as_ref());

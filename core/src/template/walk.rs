@@ -14,12 +14,12 @@ use super::schema::{SCHEMA, Type};
 /// A receiver of a template's values. It gets every member of every struct; absent members have
 /// their zero value.
 pub(super) trait Sink {
-    /// Receives a text that follows from the types, or the brackets and spaces between values.
+    /// Receives a string that follows from the types, or the brackets and spaces between values.
     fn fixed(&mut self, text: &str);
     /// Receives the number of values that follow: entries of a list or a map, or 0 or 1 for a
     /// pointer.
     fn count(&mut self, count: usize);
-    /// Receives a text, which may be empty.
+    /// Receives a string, which may be empty.
     fn text(&mut self, text: &str);
     /// Receives a number.
     fn int(&mut self, number: i64);
@@ -123,7 +123,7 @@ fn is_present(json: &JsonValue<'_>) -> bool {
     !json.is_null()
 }
 
-/// Passes on a quantity. A text that is not a quantity is passed on as text; the server refuses
+/// Passes on a quantity. A string that is not a quantity is passed on as text; the server refuses
 /// such texts.
 fn quantity(json: Option<JsonValue<'_>>, out: &mut impl Sink) {
     let Some(json) = json else {

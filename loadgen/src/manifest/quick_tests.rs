@@ -142,8 +142,8 @@ fn document(values: &[&str]) -> String {
     text(POD_YAML, values).replacen('-', " ", 1)
 }
 
-/// Reports whether the fast path accepts a text, and checks that it then gives the same result as
-/// the library.
+/// Reports whether the fast path accepts an input, and checks that it then gives the same result
+/// as the library.
 fn is_quick(text: &str) -> bool {
     let Some(tape) = Tape::from_block_yaml(text) else {
         return false;

@@ -115,7 +115,7 @@ impl Drop for Beside {
 }
 
 impl Beside {
-    /// Waits until the output contains a text, and returns the output.
+    /// Waits until the output contains a string, and returns the output.
     #[track_caller]
     pub(crate) fn shows(&self, wanted: &str) -> String {
         let read = || std::fs::read_to_string(&self.output).expect("the file was created");

@@ -12,7 +12,7 @@ use super::value::order;
 /// The maximum number of levels of lists and mappings.
 const DEPTH_MAX: usize = 127;
 
-/// Appends the value of a text to a tape.
+/// Appends the value of a document to a tape.
 pub(super) fn read<'t>(text: &'t str, slots: &mut Vec<Slot<'t>>) -> Option<()> {
     let mut reader = Reader { text, at: 0 };
     let indent = reader.next_line()?;

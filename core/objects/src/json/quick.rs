@@ -13,7 +13,7 @@ use super::value::order;
 /// allows.
 pub(super) const DEPTH_MAX: usize = 127;
 
-/// Appends the value of a text to a tape. The value may have `depth_max` levels.
+/// Appends the value of a document to a tape. The value may have `depth_max` levels.
 pub(super) fn read<'t>(text: &'t str, slots: &mut Vec<Slot<'t>>, depth_max: usize) -> Option<()> {
     let mut reader = Reader { text, at: 0 };
     reader.value(slots, depth_max)?;

@@ -42,12 +42,12 @@ pub(super) fn or_unset(object: &Value, pointer: &str) -> Value {
     }
 }
 
-/// Joins texts with commas; returns `none` if there are no texts.
+/// Joins strings with commas; returns `none` if there are no strings.
 pub(super) fn joined(texts: &[impl Borrow<str>], none: &str) -> Value {
     first_of(texts, usize::MAX, ",", none)
 }
 
-/// Joins the first texts with a separator and adds the number of the others.
+/// Joins the first strings with a separator and adds the number of the others.
 pub(super) fn first_of(
     texts: &[impl Borrow<str>],
     shown: usize,

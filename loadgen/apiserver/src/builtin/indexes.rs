@@ -1,6 +1,6 @@
 //! Pod indexes as text: `1,3-5`.
 
-/// Returns the number of indexes in a list such as `1,3-5`. All must be less than `completions`.
+/// Returns the number of indexes in a string. All must be less than `completions`.
 ///
 /// # Errors
 /// The problem with the list, in upstream's words.
@@ -13,7 +13,7 @@ pub(super) fn count(text: &str, completions: i64) -> Result<i64, String> {
         .sum())
 }
 
-/// Returns the first index that occurs in both texts.
+/// Returns the first index that occurs in both strings.
 pub(super) fn overlap(one: &str, other: &str, completions: i64) -> Option<i64> {
     let one = intervals(one, completions).ok()?;
     let other = intervals(other, completions).ok()?;

@@ -247,7 +247,7 @@ impl FieldSet {
     }
 }
 
-/// Writes a string as a JSON string.
+/// Writes a string as JSON.
 pub(super) fn write_text(text: &str, out: &mut String) {
     let is_plain = |byte: u8| byte >= b' ' && byte != b'"' && byte != b'\\';
     match text.bytes().all(is_plain) {

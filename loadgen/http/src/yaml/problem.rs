@@ -7,7 +7,7 @@ use podstorm_apiserver::limits::READ_DEPTH_MAX;
 
 use super::read::Doubled;
 
-/// The reason why a text cannot be decoded.
+/// The reason why a document cannot be decoded.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
     /// Line and column, counted from 1, if known.

@@ -177,8 +177,8 @@ impl Symbols {
         }
     }
 
-    /// Reports whether a text matches the recorded one. Binds unbound symbols to the text in their
-    /// place.
+    /// Reports whether a string matches the recorded one. Binds unbound symbols to the text in
+    /// their place.
     pub(super) fn matches_text(&mut self, recorded: &str, found: &str) -> bool {
         let (recorded, found) = (without_quoted(recorded), without_quoted(found));
         let all = pieces(&recorded);

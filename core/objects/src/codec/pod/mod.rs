@@ -291,7 +291,7 @@ impl PodSpec {
             is_particular,
             // Validation refuses an out-of-range number.
             priority: priority.and_then(|it| it.try_into().ok()).unwrap_or(0),
-            // Absent means `Always`, and so does a string that admission refuses.
+            // Absent means `Always`, and so does a value that admission refuses.
             restart_policy: policy.and_then(RestartPolicy::new).unwrap_or_default(),
             active_deadline_seconds: deadline,
         }
