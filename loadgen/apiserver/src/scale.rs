@@ -141,6 +141,8 @@ fn replicas(object: &DynamicObject, member: &str) -> Option<i32> {
     replicas.try_into().ok()
 }
 
+/// Checks that a custom object with a scale has a desired number of replicas.
+///
 /// # Errors
 /// 500 if a custom object has no desired number of replicas.
 fn check_has_replicas(object: &DynamicObject) -> Result<(), ApiError> {

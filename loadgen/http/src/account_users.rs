@@ -111,6 +111,8 @@ fn go_list(texts: &[impl AsRef<str>]) -> String {
     format!("[{}]", texts.join(" "))
 }
 
+/// Checks the claims of a token against the time and the cluster.
+///
 /// # Errors
 /// The reason why the token is invalid now.
 fn check(cluster: &Cluster, claims: &Claims, token: &str, now: Now) -> Result<(), String> {

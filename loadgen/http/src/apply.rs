@@ -104,6 +104,8 @@ fn create(
     view::shown(target.kind, created)
 }
 
+/// Checks that the request names a field manager.
+///
 /// # Errors
 /// 422 if there is no field manager.
 fn require_manager(call: &Call<'_>) -> Result<(), ApiError> {
@@ -133,6 +135,8 @@ fn read_config(call: &Call<'_>) -> Result<(Map<String, Value>, Vec<String>), Api
     }
 }
 
+/// Refuses repeated members in strict requests.
+///
 /// # Errors
 /// 400 for repeated members if `fieldValidation` is `Strict`.
 fn check_doubled(call: &Call<'_>, doubled: &[String]) -> Result<(), ApiError> {
@@ -144,6 +148,8 @@ fn check_doubled(call: &Call<'_>, doubled: &[String]) -> Result<(), ApiError> {
     }
 }
 
+/// Checks that a configuration belongs to the path's object.
+///
 /// # Errors
 /// 400 if the configuration is not for the path's object, or has `managedFields`.
 fn check_config(

@@ -200,6 +200,8 @@ pub(crate) fn object_of(
     read.map_err(|problem| cannot_be_handled(kind, &problem.to_string()))
 }
 
+/// Checks the type of a custom object.
+///
 /// # Errors
 /// 400 for a custom object without `kind` or `apiVersion`, or with a version that differs from the
 /// path's; 422 for another kind.
@@ -231,6 +233,8 @@ fn check_custom_type(kind: Kind, document: &Map<String, Value>) -> Result<(), Ap
     Err(errors::invalid_of(of, name, vec![cause]))
 }
 
+/// Checks the type of a document against the path.
+///
 /// # Errors
 /// 400 if `kind` or `apiVersion` differs from the path's. Absent members default to the path's.
 pub(crate) fn check_type(kind: Kind, document: &Map<String, Value>) -> Result<(), ApiError> {

@@ -229,6 +229,8 @@ fn place(object: &mut AnyObject, target: &Target) -> Result<(), ApiError> {
     Ok(())
 }
 
+/// Checks the query parameter `fieldValidation`.
+///
 /// # Errors
 /// 422 for an invalid value of `fieldValidation`.
 fn check_field_validation(call: &Call<'_>, options: &str) -> Result<(), ApiError> {
@@ -338,6 +340,8 @@ fn change_scale(call: &Call<'_>, target: &Target) -> Result<Response<Body>, ApiE
     Ok(response)
 }
 
+/// Checks the type of a Scale.
+///
 /// # Errors
 /// 400 if the document is not a Scale.
 fn check_is_scale(document: &Value) -> Result<(), ApiError> {

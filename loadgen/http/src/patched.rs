@@ -44,6 +44,8 @@ pub(crate) fn read(call: &Call<'_>) -> Result<(Patch, Vec<String>), ApiError> {
     }
 }
 
+/// Decodes the operations of a JSON patch. Returns them with the strict decoder's messages.
+///
 /// # Errors
 /// 400 if the body is not a list of objects.
 fn read_operations(body: &[u8]) -> Result<(Patch, Vec<String>), ApiError> {

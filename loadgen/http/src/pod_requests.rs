@@ -56,6 +56,8 @@ pub(crate) fn bind(
     Ok(succeeded(call, &warnings))
 }
 
+/// Checks that the target of a binding is a node.
+///
 /// # Errors
 /// 500, sic, for a target that is not a node.
 fn check_binding_target(kind: &str, node: &str) -> Result<(), ApiError> {
@@ -116,6 +118,8 @@ pub(crate) fn evict(call: &Call<'_>, target: &Target) -> Result<Response<Body>, 
     }
 }
 
+/// Checks the type of an eviction.
+///
 /// # Errors
 /// 400 if the body is not an Eviction of `policy/v1` or `policy/v1beta1`. Absent members are
 /// accepted.

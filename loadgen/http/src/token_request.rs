@@ -93,6 +93,8 @@ pub(crate) fn create(call: &Call<'_>, target: &Target) -> Result<Response<Body>,
     Ok(response)
 }
 
+/// Checks the names in a request against the path.
+///
 /// # Errors
 /// 422 if the request names a service account other than the path's.
 fn check_names(request: &Map<String, Value>, target: &Target) -> Result<(), ApiError> {
@@ -170,6 +172,8 @@ fn bound(call: &Call<'_>, target: &Target, reference: &Value) -> Result<Claims, 
     Ok(claims)
 }
 
+/// Checks the UID in the reference to the bound object.
+///
 /// # Errors
 /// 409 if the reference's UID differs from the object's.
 fn check_uid(object: &ObjectMeta, (kind, uid): (&str, &str)) -> Result<(), ApiError> {

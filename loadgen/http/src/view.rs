@@ -308,6 +308,8 @@ fn stored_over(
     read.map_err(|problem| cannot_be_handled(kind, &problem.to_string()))
 }
 
+/// Refuses an object that breaks rules.
+///
 /// # Errors
 /// 422 with the violations, if there are any.
 fn refuse_broken((kind, name): (Kind, &str), causes: Vec<Cause>) -> Result<(), ApiError> {

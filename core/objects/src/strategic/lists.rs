@@ -177,6 +177,8 @@ fn list(value: &Value) -> Result<&Vec<Value>, PatchProblem> {
     })
 }
 
+/// Checks that the patch's entries follow the given order.
+///
 /// # Errors
 /// Fails if the entries that the patch keeps don't follow each other in the given order.
 fn check_order(changes: &[Value], order: &[Value], key: &str) -> Result<(), PatchProblem> {

@@ -189,6 +189,8 @@ impl Member<'_> {
     }
 }
 
+/// Removes the members that the patch's `$retainKeys` does not list.
+///
 /// # Errors
 /// Fails if the keys to keep are not a list, or if the patch sets a key that is not among them.
 fn retain_keys(target: &mut Map, patch: &Map) -> Result<(), PatchProblem> {

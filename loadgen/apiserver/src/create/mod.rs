@@ -301,6 +301,8 @@ fn tidy_metadata(metadata: &mut ObjectMeta) {
     meta::drop_repeated_owners(&mut metadata.owner_references);
 }
 
+/// Validates a new object with the name that would be generated for it.
+///
 /// # Errors
 /// 422 with every rule that the new object breaks, including the rules of its generated name.
 fn validate_new<R: Strategy>(cluster: &Cluster, object: &R, draw: Draw) -> Result<(), ApiError> {
@@ -362,12 +364,16 @@ pub fn validate_loaded<R: Strategy>(object: &R) -> Vec<Cause> {
     }
 }
 
+/// Validates a new object.
+///
 /// # Errors
 /// 422 with every rule that the new object breaks.
 fn validate_create<R: Strategy>(cluster: &Cluster, object: &R) -> Result<(), ApiError> {
     refuse_invalid(cluster, object, object.validate_create())
 }
 
+/// Refuses an object that breaks rules.
+///
 /// # Errors
 /// 422 with these causes, if there are any.
 pub(super) fn refuse_invalid<R: Strategy>(

@@ -90,6 +90,8 @@ fn name_of(spec: &Spec) -> Option<&str> {
     text("serviceAccountName").or_else(|| text("serviceAccount"))
 }
 
+/// Fills in the service account of a new pod, with its token volume and pull secrets.
+///
 /// # Errors
 /// 403 for an account that does not exist, and for a mirror pod that names one; 404 for a missing
 /// namespace, 403 for a terminating one.

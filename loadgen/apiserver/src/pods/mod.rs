@@ -174,6 +174,8 @@ impl Binding {
     }
 }
 
+/// Checks the preconditions of a binding.
+///
 /// # Errors
 /// 409 for a pod with another UID or version.
 fn check_binding(binding: &Binding, pod: &Pod) -> Result<(), ApiError> {

@@ -208,6 +208,8 @@ fn container(call: &Call<'_>, pod: &Pod) -> Result<String, ApiError> {
     Err(errors::bad_request(why))
 }
 
+/// Checks that a node exists.
+///
 /// # Errors
 /// 404 if the node does not exist.
 fn check_node(call: &Call<'_>, node: &str) -> Result<(), ApiError> {

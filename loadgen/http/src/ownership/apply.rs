@@ -144,6 +144,8 @@ impl Writer<'_> {
     }
 }
 
+/// Checks a configuration against the schema of its kind.
+///
 /// # Errors
 /// 500 for a member of a wrong type, an unknown member, or repeated keys.
 fn check_types(kind: Kind, config: &Value, of: Type<'_>) -> Result<(), ApiError> {
