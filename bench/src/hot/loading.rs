@@ -27,14 +27,14 @@ pub(super) fn json_pods(pods: usize) -> impl Iterator<Item = String> {
     texts(JSON, pods, 1)
 }
 
-/// Returns a JSON dump of `pods` pods, equally many of each ReplicaSet.
+/// Returns a JSON dump of `pods` pods, the same number for each ReplicaSet.
 pub fn json(pods: usize, replicasets: usize) -> String {
     let items: Vec<String> = texts(JSON, pods, replicasets).collect();
     let items = items.join(",\n");
     format!("{{\n\"apiVersion\": \"v1\",\n\"items\": [\n{items}\n],\n\"kind\": \"List\"\n}}\n")
 }
 
-/// Returns a YAML dump of `pods` pods, equally many of each ReplicaSet.
+/// Returns a YAML dump of `pods` pods, the same number for each ReplicaSet.
 pub fn yaml(pods: usize, replicasets: usize) -> String {
     let items: String = texts(YAML, pods, replicasets).collect();
     format!("apiVersion: v1\nitems:\n{items}kind: List\n")

@@ -92,7 +92,7 @@ fn removals_from_a_terminating_namespace_are_reported() {
 }
 
 #[test]
-fn another_finalizer_keeps_the_namespace_until_finalized() {
+fn a_namespace_stays_until_its_last_finalizer_is_removed() {
     let finalize = |cluster: &Cluster, finalizers: Value| {
         let mut namespace = Namespace::clone(&cluster.get("", "default").unwrap());
         let spec = json!({"finalizers": finalizers});

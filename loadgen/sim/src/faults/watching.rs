@@ -312,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn a_held_watch_is_released_and_then_ends_if_armed() {
+    fn an_armed_end_waits_until_the_watch_is_released_and_open() {
         let mut faults = StreamFaults {
             held_until_ns: 5,
             end: Some(StreamEnd::ClosedAndExpired),
