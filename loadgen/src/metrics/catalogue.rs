@@ -79,7 +79,7 @@ impl Statistic {
         ["count", "mean", "p50", "p90", "p99", "p999", "max"][self as usize]
     }
 
-    /// Returns the statistic with this name, in the spelling of this program or of k6: `p99`,
+    /// Returns the statistic with this name, in the notation of this program or of k6: `p99`,
     /// `p(99)`, `avg`.
     pub fn by_name(text: &str) -> Option<Statistic> {
         let lower = text.trim().to_ascii_lowercase();

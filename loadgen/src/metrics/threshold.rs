@@ -1,4 +1,4 @@
-//! A bound on a metric: `pod_ready_latency p99 < 5s`, in the spelling of this program or of k6
+//! A bound on a metric: `pod_ready_latency p99 < 5s`, in the notation of this program or of k6
 //! (`p(99)<5s`).
 
 use std::fmt;
