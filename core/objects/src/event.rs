@@ -35,7 +35,7 @@ pub struct Event {
 pub struct EventTopic {
     /// `type`: `Normal` or `Warning`.
     pub kind: Str,
-    /// `reason`: a single word for programs.
+    /// `reason`: one machine-readable word.
     pub reason: Str,
     /// `source.component`.
     pub component: Str,
