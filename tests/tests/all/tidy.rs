@@ -121,7 +121,7 @@ fn no_map_has_an_order_of_its_own() {
 }
 
 /// Words that a technical writer would not use, each with a replacement.
-const PLAIN: [(&str, &str); 10] = [
+const PLAIN: [(&str, &str); 19] = [
     ("anew", "again"),
     ("whom", "the noun"),
     ("nobody", "no client, no thread, no owner"),
@@ -132,6 +132,15 @@ const PLAIN: [(&str, &str); 10] = [
     ("that is none", "invalid"),
     ("for ever", "forever, endlessly"),
     ("of one's own", "custom"),
+    ("whoever", "the noun"),
+    ("unless given", "defaults to"),
+    ("lets go", "releases"),
+    ("but for", "except"),
+    ("on its way out", "terminating"),
+    ("goes on", "continues"),
+    ("in vain", "without success"),
+    ("is to be", "must be"),
+    ("are to be", "must be"),
 ];
 
 /// Exceptions: a part of the line, and the reason.
