@@ -86,7 +86,7 @@ fn remarks(out: &mut String, rows: &[&Target]) {
             let _ = write!(out, " **Not measured**: {why}.");
         }
         if let Some(note) = &row.note {
-            let _ = write!(out, " {note}");
+            let _ = write!(out, " Note: {note}.");
         }
         out.push('\n');
     }
