@@ -75,7 +75,7 @@ impl Paired {
              Two threads, {PAIRS} pairs of rounds; a round is the middle one of {ROUNDS}. Millions of events per second. The ratio is that of a \
              pair, ours to plain:\nabove 1 the queue is faster. Medians of ratios from {EQUAL} on count as equal. A pause of the processor \
              takes {:.1} ns on this machine.\n\n\
-             | what | who | pairs | worst | quarter | median | three quarters | best |\n\
+             | work | implementation | pairs | worst | quarter | median | three quarters | best |\n\
              |---|---|---:|---:|---:|---:|---:|---:|\n",
             self.source.markdown(),
             self.pause_ns

@@ -198,7 +198,7 @@ impl Throughput {
         let titles = join(points, |point| format!(" {} threads |", point.threads));
         format!(
             "\n## Throughput\n\n{}\n\n{THROUGHPUT}{transfer}\n\n\
-             | what | who |{titles} moves per event | 16 cores, modelled |\n|---|---|{}---:|---:|\n{}{}",
+             | work | implementation |{titles} moves per event | 16 cores, modelled |\n|---|---|{}---:|---:|\n{}{}",
             self.source.markdown(),
             "---:|".repeat(points.len()),
             join(&self.curves, |curve| self.rows(curve)),
@@ -265,7 +265,7 @@ impl CountReport {
         format!(
             "\n## Locks and exchanges per event\n\n{}\n\n\
              Only podstorm's words and locks are counted.\n\n\
-             | what | threads | locks | contended | exchanges | failed |\n\
+             | work | threads | locks | contended | exchanges | failed |\n\
              |---|---:|---:|---:|---:|---:|\n{rows}",
             self.source.markdown()
         )
