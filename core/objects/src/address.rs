@@ -1,11 +1,11 @@
-//! IP addresses as the API writes them. An IPv4 address in its usual form takes four bytes.
+//! IP addresses as the API writes them. An IPv4 address in dotted-decimal form takes four bytes.
 
 use core::net::{IpAddr, Ipv4Addr};
 use std::fmt;
 
 use super::Str;
 
-/// An IP address in its text form. Two addresses are equal when their texts are equal.
+/// An IP address as the API writes it. Two addresses are equal if their texts are equal.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Address(Repr);
 
@@ -18,13 +18,13 @@ enum Repr {
 }
 
 impl Default for Address {
-    /// Returns the empty text.
+    /// Returns an address with an empty text.
     fn default() -> Self {
         Address(Repr::Text(Str::default()))
     }
 }
 
-/// A pod's start has two addresses and a time.
+/// The start of a pod contains two addresses and a time, so each of them must be small.
 #[cfg(target_pointer_width = "64")]
 const _: () = assert!(size_of::<Address>() == 16);
 
@@ -42,7 +42,7 @@ impl Address {
         }
     }
 
-    /// Returns the text, if the address is stored as text, so that equal texts can be shared.
+    /// Returns the text, so that equal texts can be shared; `None` for an address in four bytes.
     pub(super) fn text_mut(&mut self) -> Option<&mut Str> {
         match &mut self.0 {
             Repr::V4(_) => None,

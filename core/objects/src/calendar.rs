@@ -1,14 +1,16 @@
-//! The Gregorian calendar, extended to the year 0: days since 1970-01-01 as dates and back.
+//! The Gregorian calendar, extended to the year 0: converts days since 1970-01-01 to dates and
+//! back.
 //!
-//! Formatting times is a considerable part of the cost of an answer. A year here begins in March,
-//! so that the leap day comes last and the first day of a month is a linear function of the month.
+//! Formatting times is a considerable part of the cost of an answer. In this module, years begin in
+//! March, so that the leap day comes last and the first day of a month is a linear function of the
+//! month.
 
-/// Days from the first day of March of the year 0 until 1970-01-01.
+/// The number of days from March 1 of the year 0 to 1970-01-01.
 const MARCH_0: i32 = 719_468;
-/// Days in 400 years, after which the calendar repeats.
+/// The number of days in 400 years, after which the calendar repeats.
 const ERA: i32 = 146_097;
 
-/// Returns the year, month and day of a day since the epoch. `day` is within the years 0 to 9999.
+/// Returns the year, month and day of a day since 1970-01-01, which must be in the years 0 to 9999.
 pub(crate) fn date(day: i32) -> (u32, u32, u32) {
     let since_march_0 = day + MARCH_0;
     let era = since_march_0.div_euclid(ERA);
@@ -27,7 +29,7 @@ pub(crate) fn date(day: i32) -> (u32, u32, u32) {
     ((era * 400 + (year + carry) as i32) as u32, month, day)
 }
 
-/// Returns the day since the epoch of a date. Months and days count from 1.
+/// Returns the number of days from 1970-01-01 to a date. Months and days count from 1.
 pub(crate) fn day(year: u32, month: u32, day: u32) -> i32 {
     let (year, month) = match month > 2 {
         true => (year as i32, month - 3),
@@ -48,7 +50,7 @@ pub(crate) fn days_of_month(year: u32, month: u32) -> u32 {
     }
 }
 
-/// Returns the days from the first of March to the first of the month, which counts from March.
+/// Returns the number of days from March 1 to the first of `month`, where March is month 0.
 fn first_of(month: u32) -> u32 {
     (month * 153 + 2) / 5
 }

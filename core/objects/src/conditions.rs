@@ -29,7 +29,7 @@ pub struct PodCondition {
 pub enum ConditionType {
     /// The pod is bound to a node.
     PodScheduled,
-    /// The pod's sandbox is up.
+    /// The pod's sandbox is running.
     PodReadyToStartContainers,
     /// All init containers have completed successfully.
     Initialized,
@@ -59,7 +59,7 @@ pub enum ConditionStatus {
 #[derive(Clone, Default, PartialEq)]
 pub struct PodConditions(Repr);
 
-/// Every pod contains this list.
+/// Every pod contains this list, so it must be small.
 #[cfg(target_pointer_width = "64")]
 const _: () = assert!(size_of::<PodConditions>() == 48);
 
@@ -72,10 +72,10 @@ enum Repr {
 
 #[derive(Clone, Default, PartialEq)]
 struct Few {
-    /// Free entries are last.
+    /// The free entries come last.
     states: [Option<PackedCondition>; PLACES],
-    /// Absent if all are empty. Shared, because every condition may have the observed generation of
-    /// the pod, which is the same for most pods.
+    /// The other members of the conditions; absent if there are none. Shared between pods: most
+    /// conditions have only the observed generation, which is the same for most pods.
     rests: Option<Arc<ConditionRests>>,
 }
 
@@ -114,7 +114,7 @@ impl Few {
     #[inline]
     fn first(&self, kind: ConditionType) -> Option<PackedCondition> {
         for place in self.states {
-            // Free entries are last.
+            // The free entries come last.
             let state = place?;
             if state.kind == kind {
                 return Some(state);
@@ -154,7 +154,7 @@ impl PodConditions {
         self.len() == 0
     }
 
-    /// Returns the condition at this index.
+    /// Returns the condition at this index; `None` if the index is beyond the end.
     pub fn get(&self, index: usize) -> Option<PodCondition> {
         match &self.0 {
             Repr::Few(few) => few.get(index),
@@ -167,8 +167,8 @@ impl PodConditions {
         (0..).map_while(|index| self.get(index))
     }
 
-    /// Returns status and last transition time of the first condition of this type. Later
-    /// duplicates are ignored.
+    /// Returns the status and the last transition time of the first condition of this type; `None`
+    /// if there is no such condition.
     #[inline]
     pub fn first(&self, kind: ConditionType) -> Option<(ConditionStatus, PackedTime)> {
         let state = match &self.0 {
@@ -228,7 +228,7 @@ impl PodConditions {
         }
     }
 
-    /// Reports whether the list has its own allocation.
+    /// Reports whether the list needs memory besides its 48 bytes.
     pub fn spilled(&self) -> bool {
         match &self.0 {
             Repr::Few(few) => few.rests.is_some(),
@@ -236,7 +236,8 @@ impl PodConditions {
         }
     }
 
-    /// Returns the other members of the inline conditions if any has some.
+    /// Returns the other members of the inline conditions; `None` if all are empty or the
+    /// conditions are not inline.
     pub(super) fn rests_mut(&mut self) -> Option<&mut Arc<ConditionRests>> {
         match &mut self.0 {
             Repr::Few(few) => few.rests.as_mut(),

@@ -37,7 +37,7 @@ pub struct ContainerDetails {
     pub rest: Rest,
 }
 
-/// Including the counts of an `Arc`, 72 bytes per container, 33 of them for its id.
+/// A container takes 72 bytes including the counts of an `Arc`; 33 of them are the id.
 #[cfg(target_pointer_width = "64")]
 const _: () = assert!(size_of::<ContainerDetails>() <= 72 - 16);
 
@@ -54,13 +54,13 @@ enum Repr {
     Text(Box<str>),
 }
 
-/// The prefixes of ids. An id stores the index in this list.
+/// The prefixes of ids in the packed form. An id stores the index in this list.
 const RUNTIMES: [&str; 3] = ["containerd://", "cri-o://", "docker://"];
 
 const HEX: &[u8; 16] = b"0123456789abcdef";
 
 impl ContainerId {
-    /// Creates the id with this text.
+    /// Creates an id from its text.
     pub fn new(text: &str) -> ContainerId {
         let digest_of = |(runtime, start): (u8, &&str)| {
             let digest = read_digest(text.strip_prefix(*start)?.as_bytes())?;
@@ -71,7 +71,7 @@ impl ContainerId {
     }
 }
 
-/// Reads 64 lower-case hex digits.
+/// Reads 64 lower-case hex digits; `None` for any other text.
 fn read_digest(text: &[u8]) -> Option<[u8; 32]> {
     let digit = |byte: u8| match byte {
         b'0'..=b'9' => Some(byte - b'0'),

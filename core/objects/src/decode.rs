@@ -27,7 +27,7 @@ impl fmt::Display for FieldPath {
     }
 }
 
-/// A member that could not be read.
+/// The error for a member that could not be read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{path}: {problem}")]
 pub struct DecodeError {
@@ -37,7 +37,7 @@ pub struct DecodeError {
     pub problem: String,
 }
 
-/// A text that could not be read as an object.
+/// The error for a text that could not be read as an object.
 #[derive(Debug, thiserror::Error)]
 pub enum ReadError {
     /// The text is not JSON, or it has a duplicate member.
@@ -153,8 +153,8 @@ pub fn describe(value: &Value) -> String {
 #[derive(Debug)]
 pub struct Members<'t, 'p> {
     all: Pairs<'t>,
-    /// The members that the last lookup has not passed, the index of the first of them, and the
-    /// name before it.
+    /// The members that the last lookup has not passed. `place` is the index of the first of them,
+    /// and `passed` is the name before it.
     ahead: Pairs<'t>,
     place: usize,
     passed: Option<&'t str>,
@@ -192,7 +192,7 @@ impl<'t, 'p> Members<'t, 'p> {
         Some(value).filter(|value| !value.is_null())
     }
 
-    /// Puts a taken member back.
+    /// Reverts [`take`](Members::take): the member counts as not taken.
     pub fn put_back(&mut self, key: &str) {
         if self.find(key).is_some()
             && let Some(bits) = self.taken.get_mut(self.place / 64)
@@ -207,7 +207,7 @@ impl<'t, 'p> Members<'t, 'p> {
     }
 
     /// Moves to the first member whose name is not before `key`, from the start if needed. Returns
-    /// its value if the name is `key`.
+    /// the member's value if its name is `key`; otherwise `None`.
     fn find(&mut self, key: &str) -> Option<JsonValue<'t>> {
         if self
             .passed
@@ -229,7 +229,7 @@ impl<'t, 'p> Members<'t, 'p> {
         }
     }
 
-    /// Takes a string.
+    /// Takes a string; `None` if the member is absent.
     ///
     /// # Errors
     /// Fails if the member has another type.
@@ -254,7 +254,7 @@ impl<'t, 'p> Members<'t, 'p> {
         Ok(self.text(key)?.into())
     }
 
-    /// Takes a 64-bit integer.
+    /// Takes a 64-bit integer; `None` if the member is absent.
     ///
     /// # Errors
     /// Fails if the member has another type.
@@ -263,7 +263,7 @@ impl<'t, 'p> Members<'t, 'p> {
         self.take(key).map(read).transpose()
     }
 
-    /// Takes a 32-bit integer.
+    /// Takes a 32-bit integer; `None` if the member is absent.
     ///
     /// # Errors
     /// Fails if the member has another type or is out of range.
@@ -280,7 +280,7 @@ impl<'t, 'p> Members<'t, 'p> {
         Ok(self.opt_i32(key)?.unwrap_or(0))
     }
 
-    /// Takes a boolean.
+    /// Takes a boolean; `None` if the member is absent.
     ///
     /// # Errors
     /// Fails if the member has another type.
@@ -301,7 +301,7 @@ impl<'t, 'p> Members<'t, 'p> {
         self.take(key).map_or(Ok(Time::UNSET), read)
     }
 
-    /// Takes a member and reads it with `read`.
+    /// Takes a member and reads it with `read`; `None` if the member is absent.
     ///
     /// # Errors
     /// Returns the error of `read`.
@@ -391,7 +391,7 @@ pub(crate) fn read_i32(value: JsonValue<'_>, path: &Path<'_>) -> Result<i32, Dec
     i32::try_from(number).map_err(|_| path.mismatch("a 32-bit integer", value))
 }
 
-/// Reads a time. The empty string is unset.
+/// Reads a time. The empty string means unset.
 pub(crate) fn read_time(value: JsonValue<'_>, path: &Path<'_>) -> Result<Time, DecodeError> {
     let text = value.as_str().and_then(|text| text.parse().ok());
     text.ok_or_else(|| path.mismatch("a time such as 2026-01-02T03:04:05Z", value))

@@ -24,7 +24,7 @@ pub struct DeploymentSpec {
     pub selector: Option<Arc<LabelSelector>>,
     /// The template for new pods.
     pub template: Arc<PodTemplate>,
-    /// The way in which new pods replace old ones.
+    /// How new pods replace old ones.
     pub strategy: DeploymentStrategy,
     /// The number of seconds that a pod must stay ready before it is available.
     pub min_ready_seconds: i32,
@@ -66,17 +66,17 @@ pub struct RollingUpdate {
 pub struct DeploymentStatus {
     /// The generation of the spec that this status reflects.
     pub observed_generation: i64,
-    /// Active pods of all ReplicaSets.
+    /// The number of active pods of all ReplicaSets.
     pub replicas: i32,
-    /// Pods of the newest template.
+    /// The number of active pods of the newest template.
     pub updated_replicas: i32,
-    /// Pods that are ready.
+    /// The number of ready pods.
     pub ready_replicas: i32,
-    /// Pods that have been ready for `minReadySeconds`.
+    /// The number of pods that have been ready for `minReadySeconds`.
     pub available_replicas: i32,
     /// The number of pods that still must become available.
     pub unavailable_replicas: i32,
-    /// Terminating pods. Absent if the feature is off, which differs from zero.
+    /// The number of terminating pods. Absent if the feature is off, which differs from zero.
     pub terminating_replicas: Option<i32>,
     /// The conditions, in order.
     pub conditions: Vec<DeploymentCondition>,
@@ -93,7 +93,7 @@ pub struct DeploymentCondition {
     pub kind: Str,
     /// `True`, `False` or `Unknown`.
     pub status: Str,
-    /// When the controller last set it.
+    /// When the controller last wrote the condition.
     pub last_update_time: Time,
     /// When `status` last changed.
     pub last_transition_time: Time,

@@ -1,4 +1,4 @@
-//! API errors with the server's own texts.
+//! API errors, with the messages of Kubernetes' API server.
 
 use std::fmt;
 
@@ -10,31 +10,31 @@ pub struct ApiError {
     pub code: u16,
     /// The machine-readable reason.
     pub reason: Reason,
-    /// The full text.
+    /// The human-readable message.
     pub message: String,
-    /// The object and the causes. Boxed, because answers are moved on hot paths and few have
-    /// details.
+    /// The object that the error is about, and the causes. Boxed, because answers are moved on hot
+    /// paths and few have details.
     pub details: Option<Box<Details>>,
     /// Whether the client sent the request more than once. The error then belongs to the last
     /// attempt, and an earlier one may have taken effect.
     pub resent: bool,
 }
 
-/// `details` of a `Status`. Empty and zero members are omitted from its JSON. Some errors have
-/// none.
+/// `details` of a `Status`, which some errors lack. Empty and zero members are omitted from the
+/// JSON form.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Details {
-    /// The object's name.
+    /// The name of the object.
     pub name: String,
     /// The API group.
     pub group: String,
-    /// The resource, e.g. `replicasets`; for an invalid object its kind.
+    /// The resource, e.g. `replicasets`; the kind if the object is invalid.
     pub kind: String,
-    /// The object's UID.
+    /// The UID of the object.
     pub uid: String,
     /// The causes, one for each invalid field.
     pub causes: Vec<Cause>,
-    /// `Retry-After`, in seconds.
+    /// `Retry-After`, in seconds; 0 if it is absent.
     pub retry_after_seconds: u32,
     /// `metadata.continue` of the `Status`: the token with which an expired list can continue.
     pub continue_token: String,
@@ -79,7 +79,7 @@ pub enum Reason {
 }
 
 impl Reason {
-    /// Returns the text in the `Status`.
+    /// Returns the reason as a `Status` contains it.
     pub fn as_str(&self) -> &str {
         match self {
             Reason::BadRequest => "BadRequest",
@@ -160,7 +160,7 @@ impl ApiError {
         self.details.as_ref().map_or(&[], |details| &details.causes)
     }
 
-    /// Returns `Retry-After`, in seconds.
+    /// Returns `Retry-After`, in seconds; `None` if it is absent.
     pub fn retry_after_seconds(&self) -> Option<u32> {
         let seconds = self.details.as_ref()?.retry_after_seconds;
         (seconds != 0).then_some(seconds)

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use ahash::RandomState;
 
-/// 0 until it is drawn.
+/// The seed of all hashers; 0 until one is set.
 static SEED: AtomicU64 = AtomicU64::new(0);
 
 /// Returns the hasher for a new map.

@@ -7,7 +7,7 @@ use super::ObjectMeta;
 /// The name of the member in a spec.
 pub(super) const HOSTNAME: &str = "hostname";
 
-/// The place of a pod's `spec.hostname`.
+/// Where a pod's `spec.hostname` is stored.
 ///
 /// Each pod has exactly one form: a host name that the pod's names determine is never in its spec.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -22,14 +22,14 @@ pub enum Hostname {
 }
 
 impl Hostname {
-    /// Returns the form of a host name in a pod with this metadata.
+    /// Returns how a pod with this metadata stores this host name.
     pub(super) fn new(hostname: &str, meta: &ObjectMeta) -> Hostname {
         let all = [Hostname::Name, Hostname::Prefix];
         let is_it = |form: &Hostname| !hostname.is_empty() && form.resolve(meta) == Some(hostname);
         all.into_iter().find(is_it).unwrap_or_default()
     }
 
-    /// Returns the host name if it is outside the spec.
+    /// Returns the host name if the pod's names determine it; `None` if it is in the spec.
     pub(super) fn resolve(self, meta: &ObjectMeta) -> Option<&str> {
         match self {
             Hostname::OfSpec => None,

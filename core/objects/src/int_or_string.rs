@@ -1,13 +1,13 @@
-//! A count, or a percentage of one.
+//! An integer, or a string such as a percentage.
 
 use std::fmt;
 
 use super::Str;
 
-/// A number or a string, such as `25%`.
+/// An integer, or a string such as `25%`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum IntOrString {
-    /// A number.
+    /// An integer.
     Int(i32),
     /// A string.
     Text(Str),

@@ -17,8 +17,8 @@ const INLINE_PAIRS: usize = 2;
 
 type Pairs = SmallVec<[(Str, Str); INLINE_PAIRS]>;
 
-/// A string map sorted by key. Absent (JSON null) and empty are different, like a nil and an empty
-/// map in Go. Cloning shares the map. Equality compares the pointers first.
+/// A string map sorted by key. An absent map (JSON null) and an empty one are different, like a nil
+/// and an empty map in Go. Cloning shares the map. Equality compares the pointers first.
 #[derive(Clone, Default)]
 pub struct Labels(Option<Arc<Pairs>>);
 
@@ -29,7 +29,7 @@ impl Labels {
     /// The absent map.
     pub const ABSENT: Labels = Labels(None);
 
-    /// Creates a map with these pairs. Of equal keys, the last one stays.
+    /// Creates a map with these pairs. If a key occurs more than once, its last value counts.
     pub fn from_pairs<K: Into<Str>, V: Into<Str>>(pairs: impl IntoIterator<Item = (K, V)>) -> Self {
         let map: std::collections::BTreeMap<Str, Str> = pairs
             .into_iter()
@@ -38,7 +38,7 @@ impl Labels {
         Labels(Some(Arc::new(map.into_iter().collect())))
     }
 
-    /// Reads a JSON object of strings. Null means absent. A null value means the empty string.
+    /// Reads a JSON object of strings. Null reads as absent, and a null value as the empty string.
     ///
     /// # Errors
     /// Fails for any other value, and names the key.
@@ -119,7 +119,7 @@ impl Labels {
         self.0.as_ref().map_or(&[], |pairs| pairs)
     }
 
-    /// Returns the value of a key. O(log n).
+    /// Returns the value of a key; `None` if it is absent. O(log n).
     pub fn get(&self, key: &str) -> Option<&Str> {
         let pairs = self.pairs();
         // Keys often share a prefix and differ in length, so testing for equality is cheaper than
@@ -140,7 +140,7 @@ impl Labels {
         }
     }
 
-    /// Reports whether this allocation has another holder.
+    /// Reports whether another value shares this allocation.
     pub(crate) fn is_shared(&self) -> bool {
         self.0
             .as_ref()
@@ -157,8 +157,7 @@ impl Labels {
                 .all(|(key, value)| self.get(key) == Some(value))
     }
 
-    /// Returns this map with `key` set to `value`. Shares all other texts, and the key's if it
-    /// exists.
+    /// Returns this map with `key` set to `value`. Shares all other strings, and an existing key.
     #[must_use]
     pub fn with(&self, key: &str, value: &str) -> Labels {
         self.with_shared(key, value.into())
@@ -182,7 +181,7 @@ impl Labels {
         Labels(Some(Arc::new(pairs)))
     }
 
-    /// Returns this map without `key`, absent if nothing is left.
+    /// Returns this map without `key`; absent if no pairs are left.
     #[must_use]
     pub fn without(&self, key: &str) -> Labels {
         Labels::from_pairs(
@@ -194,8 +193,8 @@ impl Labels {
         .or_absent()
     }
 
-    /// Returns this map, or an absent one if it is empty. The two differ only in a
-    /// ReplicationController's selector.
+    /// Returns this map, or an absent one if it is empty. The difference matters only in the
+    /// selector of a ReplicationController.
     #[must_use]
     pub fn or_absent(self) -> Labels {
         if self.is_empty() {
@@ -207,7 +206,7 @@ impl Labels {
 }
 
 impl Members<'_, '_> {
-    /// Takes a map of strings.
+    /// Takes a map of strings; absent if the member is.
     ///
     /// # Errors
     /// Fails if the value is not a map of strings.

@@ -1,4 +1,4 @@
-//! Kubernetes objects in compact form, lossless to and from JSON.
+//! Kubernetes objects in a compact form that converts to and from JSON without loss.
 #![doc = ""]
 #![doc = include_str!("../README.md")]
 
@@ -95,5 +95,5 @@ pub use watch::WatchEvent;
 /// An immutable string that many objects share. It takes one word, and no memory if it is empty.
 pub type Str = arcstr::ArcStr;
 
-/// A JSON object with the members that the controller does not read.
+/// The members of a JSON object.
 pub type Map = serde_json::Map<String, serde_json::Value>;

@@ -9,37 +9,37 @@ use super::{Labels, OwnerReference, OwnerReferences, ResourceVersion, Rest, Str,
 /// `metadata` of any object.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ObjectMeta {
-    /// The name; stored in place up to 24 bytes.
+    /// The name. Names of up to 24 bytes take no allocation.
     pub name: CompactString,
     /// The prefix from which the server generates a name if `name` is empty.
     pub generate_name: Option<Str>,
     /// The namespace; empty for cluster-scoped objects.
     pub namespace: Str,
-    /// Set by the server at creation.
+    /// The UID, which the server sets at creation.
     pub uid: Uid,
-    /// Set by the server at every write.
+    /// The version, which the server sets at every write.
     pub resource_version: ResourceVersion,
-    /// Counts changes of the spec; 0 before the object is stored.
+    /// The generation, which counts changes of the spec; 0 before the object is stored.
     pub generation: i64,
-    /// Set by the server at creation.
+    /// The creation time, which the server sets.
     pub creation_timestamp: Time,
-    /// Set when deletion has begun; unset otherwise.
+    /// The end of the grace period of the deletion; unset until deletion begins.
     pub deletion_timestamp: Time,
-    /// Seconds allowed for the deletion in progress.
+    /// The grace period of the deletion in progress, in seconds; absent if there is none.
     pub deletion_grace_period_seconds: OptionalSeconds,
     /// The labels.
     pub labels: Labels,
     /// The annotations.
     pub annotations: Labels,
-    /// The owners, at most one of them the controller.
+    /// The owners. At most one of them is the controller.
     pub owner_references: OwnerReferences,
-    /// The finalizers that must be removed before the object is; absent if there are none.
+    /// The finalizers, all of which must be removed before the object can be; absent if none.
     pub finalizers: Option<Arc<Vec<Str>>>,
     /// Members without a typed field.
     pub rest: Rest,
 }
 
-/// A number of seconds that may be absent, in the space of the number.
+/// An optional number of seconds that takes no more space than the number.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct OptionalSeconds(i64);
 
@@ -47,7 +47,7 @@ impl OptionalSeconds {
     /// The absent number.
     pub const NONE: OptionalSeconds = OptionalSeconds(i64::MIN);
 
-    /// Creates a number of seconds. The smallest `i64`, 292 thousand million years ago, means
+    /// Creates a number of seconds. The smallest `i64`, some 292 thousand million years ago, means
     /// absent.
     pub const fn new(seconds: i64) -> OptionalSeconds {
         OptionalSeconds(seconds)
@@ -89,7 +89,8 @@ impl ObjectMeta {
         }
     }
 
-    /// Returns the controller reference: the first owner reference whose `controller` is true.
+    /// Returns the controller reference, which is the first owner reference whose `controller` is
+    /// true; `None` if there is none.
     #[inline]
     pub fn controller(&self) -> Option<&Arc<OwnerReference>> {
         self.owner_references.controller()

@@ -11,8 +11,8 @@ pub struct Node {
     pub spec: Map,
     /// `status` as JSON.
     pub status: Map,
-    /// The number of pods that fit: `status.allocatable.pods` or `capacity.pods`. Absent if neither
-    /// is set.
+    /// The number of pods that fit: `status.allocatable.pods`, or else `status.capacity.pods`;
+    /// absent if neither is set.
     pub pods_allocatable: Option<u32>,
     /// `spec.unschedulable`.
     pub unschedulable: bool,

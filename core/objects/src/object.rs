@@ -1,4 +1,4 @@
-//! The interface of all objects, and an object of any kind.
+//! The interface of all objects, and the type of an object of any kind.
 
 use std::any::Any;
 use std::fmt::Debug;
@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::json::{JsonValue, Tape, Writer};
 use super::{DecodeError, Kind, ObjectMeta, ReadError};
 
-/// The interface of every object of any type.
+/// The interface of every object.
 pub trait Object: Any + Debug + Send + Sync {
     /// Returns the object's kind.
     fn kind(&self) -> Kind;
@@ -17,7 +17,7 @@ pub trait Object: Any + Debug + Send + Sync {
     /// Returns the object's metadata.
     fn metadata(&self) -> &ObjectMeta;
 
-    /// Returns the object's metadata for changes before the object is published.
+    /// Returns the object's metadata, to be changed before the object is published.
     fn metadata_mut(&mut self) -> &mut ObjectMeta;
 
     /// Writes the JSON form, including `apiVersion` and `kind`. Unset members are omitted.
@@ -46,7 +46,8 @@ pub trait Resource: Object + Clone {
     /// Reads an object from its JSON text: one pass over the text and a short one over its values.
     ///
     /// # Errors
-    /// Fails if the text is not JSON or has a duplicate member, and as [`read`](Resource::read).
+    /// Fails if the text is not JSON or has a duplicate member, or if [`read`](Resource::read)
+    /// fails.
     fn from_slice(text: &[u8]) -> Result<Self, ReadError> {
         Ok(Self::read(Tape::from_slice(text)?.root())?)
     }
@@ -60,17 +61,17 @@ pub trait Resource: Object + Clone {
     }
 }
 
-/// An object of any kind, shared. An `Arc` of any object type converts to it.
+/// A shared object of any kind. An `Arc` of any object type converts to it.
 pub type AnyObject = Arc<dyn Object>;
 
 impl dyn Object {
-    /// Returns the object itself if it has this type.
+    /// Returns the object with its Rust type; `None` if it has another type.
     pub fn downcast<T: Object>(self: Arc<Self>) -> Option<Arc<T>> {
         let any: Arc<dyn Any + Send + Sync> = self;
         any.downcast().ok()
     }
 
-    /// Returns a reference to the object itself if it has this type.
+    /// Returns a reference to the object with its Rust type; `None` if it has another type.
     pub fn downcast_ref<T: Object>(&self) -> Option<&T> {
         let any: &dyn Any = self;
         any.downcast_ref()

@@ -16,7 +16,7 @@ pub struct OwnerReference {
     pub name: Str,
     /// UID of the owner.
     pub uid: Uid,
-    /// Whether this owner is the managing controller.
+    /// Whether this owner is the controller of the object.
     pub controller: Option<bool>,
     /// Whether foreground deletion of the owner waits for this object.
     pub block_owner_deletion: Option<bool>,
@@ -31,11 +31,11 @@ pub struct OwnerReferences(Repr);
 enum Repr {
     /// Zero or one owner.
     Few(Option<Arc<OwnerReference>>),
-    /// Any number of owners, usually more than one.
+    /// Any number of owners, usually several.
     Many(Box<[Arc<OwnerReference>]>),
 }
 
-/// The metadata of every object contains this list.
+/// The metadata of every object contains this list, so it must be small.
 #[cfg(target_pointer_width = "64")]
 const _: () = assert!(size_of::<OwnerReferences>() == 16);
 
@@ -83,7 +83,7 @@ impl OwnerReferences {
         *self = OwnerReferences::new();
     }
 
-    /// Returns the first owner whose `controller` is true.
+    /// Returns the first owner whose `controller` is true; `None` if there is none.
     #[inline]
     pub fn controller(&self) -> Option<&Arc<OwnerReference>> {
         // Called for every event of a pod, so the case of a single owner has no loop.

@@ -1,4 +1,4 @@
-//! The changes that controllers request besides writes of whole objects.
+//! The requests of controllers other than writes of whole objects: patches, Events, deletions.
 
 use std::sync::Arc;
 
@@ -10,21 +10,21 @@ use crate::{
     Str, Time, Uid,
 };
 
-/// A change of an object's owner references.
+/// A patch of an object's owner references.
 #[derive(Clone, Debug, PartialEq)]
 pub enum OwnerPatch {
-    /// Adds the controller reference. The server refuses the patch if the object has another UID.
+    /// Adds a controller reference. The server refuses the patch if the object has another UID.
     Adopt {
         /// The reference to add.
         owner: Arc<OwnerReference>,
-        /// The UID the object must have.
+        /// The UID that the object must have.
         uid: Uid,
     },
     /// Removes the reference with this UID.
     Release {
         /// UID of the reference to remove.
         owner_uid: Uid,
-        /// The UID the object must have.
+        /// The UID that the object must have.
         uid: Uid,
     },
 }
@@ -43,7 +43,7 @@ impl OwnerPatch {
     }
 }
 
-/// An API call that writes an event.
+/// A request that writes an event.
 #[derive(Clone, Debug, PartialEq)]
 pub enum EventWrite {
     /// `POST` of a new event.
@@ -59,7 +59,7 @@ pub struct EventPatch {
     pub namespace: Str,
     /// The event's name.
     pub name: String,
-    /// How often the event has occurred so far.
+    /// How often the event has occurred.
     pub count: i32,
     /// The newest message.
     pub message: String,
@@ -74,7 +74,7 @@ pub struct EventPatch {
 pub struct EventSource {
     /// The object that the event is about.
     pub regarding: Arc<ObjectReference>,
-    /// Type, reason and reporter.
+    /// The type, reason and reporter of the event.
     pub topic: Arc<EventTopic>,
     /// The time of the first occurrence.
     pub first_timestamp: Time,
@@ -90,8 +90,8 @@ impl EventPatch {
         })
     }
 
-    /// Returns the whole event, to be created if the patch was answered with 404 because the server
-    /// has dropped the event. It keeps the name, the count and the first time.
+    /// Returns the whole event, with the name, the count and the first time. It is created if the
+    /// server answers the patch with 404 because it has deleted the event.
     pub fn to_event(&self) -> Event {
         let EventSource {
             regarding,
@@ -115,7 +115,7 @@ impl EventPatch {
     }
 }
 
-/// The propagation policy: the effect of a deletion on the dependents.
+/// The propagation policy: what happens to the dependents of a deleted object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Propagation {
     /// The dependents lose their reference before the object is removed.
@@ -140,9 +140,10 @@ impl Propagation {
 /// The options of a deletion. The default equals an empty request body.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DeleteOptions {
-    /// Seconds in which the object may end by itself. 0: immediately. Negative values count as 1.
+    /// The number of seconds in which the object may end by itself; 0 deletes it immediately, and
+    /// negative values count as 1. Absent means the default of the object.
     pub grace_period_seconds: Option<i64>,
-    /// The effect on the dependents.
+    /// What happens to the dependents; absent means the default of the kind.
     pub propagation: Option<Propagation>,
     /// The UID that the object must have.
     pub precondition_uid: Option<Uid>,
@@ -152,7 +153,7 @@ pub struct DeleteOptions {
     pub orphan_dependents: Option<bool>,
 }
 
-/// The `autoscaling/v1` `Scale` of an object.
+/// An `autoscaling/v1` `Scale`: the number of replicas of an object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Scale {
     /// The object's UID.

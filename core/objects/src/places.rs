@@ -1,5 +1,5 @@
-//! Looks up the entries of a list: linearly while there are few, as in most objects, and by hash
-//! above that. Checking a list of n entries costs O(n), even for hostile lists.
+//! Finds entries of a list: linearly while there are few, as in most objects, otherwise by hash.
+//! Checking a list of n entries takes O(n) time, even if a client chose the entries.
 
 use std::hash::Hash;
 
@@ -28,7 +28,7 @@ impl<T> Default for Places<T> {
 }
 
 impl<T: Clone + Eq + Hash> Places<T> {
-    /// Returns the position of the first equal entry.
+    /// Returns the position of the first entry that equals `entry`; `None` if there is none.
     pub fn position(&self, entry: &T) -> Option<usize> {
         match self.all.len() <= FEW {
             true => self.all.iter().position(|other| other == entry),
@@ -36,7 +36,7 @@ impl<T: Clone + Eq + Hash> Places<T> {
         }
     }
 
-    /// Reports whether there is an equal entry.
+    /// Reports whether an entry equals `entry`.
     pub fn contains(&self, entry: &T) -> bool {
         self.position(entry).is_some()
     }

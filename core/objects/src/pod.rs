@@ -1,4 +1,4 @@
-//! Pods: a small part for each pod, and a spec that the pods of one template share.
+//! Pods: a small part for each pod, and a spec that the pods created from a template share.
 
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
@@ -55,7 +55,7 @@ pub struct PodSpec {
     pub containers: SmallVec<[SpecContainer; 1]>,
     /// `initContainers`, in order.
     pub init_containers: Box<[SpecContainer]>,
-    /// `schedulerName`; absent if it is `default-scheduler`, which is the meaning of absent.
+    /// `schedulerName`. `None` if it is absent or `default-scheduler`, which mean the same.
     pub scheduler_name: Option<Str>,
     /// Whether there is a `hostname`.
     pub(super) has_hostname: bool,
@@ -65,7 +65,7 @@ pub struct PodSpec {
     /// or anti-affinity, a mandatory topology spread, a host port, or a toleration that not every
     /// pod has.
     pub is_particular: bool,
-    /// `priority`; 0 if absent, which is the meaning of absent.
+    /// `priority`; 0 if absent, which means the same.
     pub priority: i32,
     /// `restartPolicy`.
     pub restart_policy: RestartPolicy,
@@ -73,37 +73,37 @@ pub struct PodSpec {
     pub active_deadline_seconds: Option<i64>,
 }
 
-/// Keys of the `NoExecute` taints that every new pod tolerates for a while: its node is not ready
-/// or unreachable.
+/// The keys of the `NoExecute` taints that every new pod tolerates for some time: its node is not
+/// ready or is unreachable.
 pub const TOLERATED_TAINTS: [&str; 2] = [
     "node.kubernetes.io/not-ready",
     "node.kubernetes.io/unreachable",
 ];
 
-/// A claim that a volume of a pod needs.
+/// A PersistentVolumeClaim that a volume of a pod needs.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PodClaim {
     /// The name of the claim.
     pub name: Str,
-    /// The name and the claim template of the generic ephemeral volume, if the claim is created for
-    /// one.
+    /// If the claim is created for a generic ephemeral volume: the volume's name and claim
+    /// template.
     pub template: Option<(Str, Value)>,
 }
 
 /// `restartPolicy` of a pod or a container.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum RestartPolicy {
-    /// A container that ends is restarted. The default of a pod.
+    /// Containers are restarted whenever they end. The default for pods.
     #[default]
     Always,
-    /// A container that fails is restarted.
+    /// Containers are restarted if they fail.
     OnFailure,
     /// Containers are not restarted.
     Never,
 }
 
 impl RestartPolicy {
-    /// Creates the policy with this name; `None` for a name that Kubernetes doesn't define.
+    /// Returns the policy with this name; `None` for a name that Kubernetes doesn't define.
     pub fn new(text: &str) -> Option<RestartPolicy> {
         match text {
             "Always" => Some(RestartPolicy::Always),
@@ -114,7 +114,7 @@ impl RestartPolicy {
     }
 }
 
-/// The members of a container in a spec that are read.
+/// The members of a container in a spec that this program reads.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SpecContainer {
     /// `name`.
@@ -127,7 +127,7 @@ pub struct SpecContainer {
 
 impl PartialEq for PodSpec {
     fn eq(&self, other: &Self) -> bool {
-        // The other members are derived from the text.
+        // The other fields are derived from the text.
         std::ptr::eq(self, other) || (self.members == other.members && self.stars == other.stars)
     }
 }
@@ -141,7 +141,7 @@ impl Hash for PodSpec {
 /// `status` of a pod.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct PodStatus {
-    /// The phase of the pod's life.
+    /// The phase: a summary of the pod's state.
     pub phase: PodPhase,
     /// The conditions, in order. A type may occur more than once.
     pub conditions: PodConditions,
@@ -149,20 +149,20 @@ pub struct PodStatus {
     pub container_statuses: ContainerStatuses,
     /// One status per init container; absent if there are none.
     pub init_container_statuses: Option<Box<ContainerStatuses>>,
-    /// Start time and addresses of a pod that its kubelet has seen and that has at most one address
-    /// of each family.
+    /// The start time and the addresses; absent until a kubelet has seen the pod, and for a pod
+    /// with several addresses of its own or of its host.
     pub started: Option<Arc<PodStart>>,
     /// Members without a typed field; also `phase` if it is `Other`.
     pub rest: Rest,
 }
 
 /// The members that a kubelet writes when it starts a pod: `startTime` and `hostIP`, later `podIP`,
-/// and the lists with only these addresses. Pods with equal values share them.
+/// and the lists of these addresses, with one entry each. Pods with equal values share them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PodStart {
-    /// `hostIP`, and the only entry of `hostIPs`.
+    /// `hostIP`, which is also the only entry of `hostIPs`.
     pub host_ip: Address,
-    /// `podIP`, and the only entry of `podIPs`; empty if the pod has no address yet.
+    /// `podIP`, which is also the only entry of `podIPs`; empty if the pod has no address yet.
     pub pod_ip: Address,
     /// `startTime`, never unset.
     pub time: Time,
@@ -178,9 +178,9 @@ pub enum PodPhase {
     Pending,
     /// Bound and started.
     Running,
-    /// Ended successfully, permanently.
+    /// All containers have succeeded, permanently.
     Succeeded,
-    /// Ended with a failure, permanently.
+    /// All containers have ended and at least one has failed, permanently.
     Failed,
     /// The node could not be reached.
     Unknown,
@@ -228,7 +228,7 @@ impl Pod {
             .map_or(Time::UNSET, |(_, since)| since.get())
     }
 
-    /// Returns status and last transition time of the first condition of type `Ready`.
+    /// Returns the status and the last transition time of the first condition of type `Ready`.
     #[inline]
     fn ready_condition(&self) -> Option<(ConditionStatus, PackedTime)> {
         self.status.conditions.first(ConditionType::Ready)

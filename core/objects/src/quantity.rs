@@ -12,7 +12,7 @@ pub struct Quantity {
     nanos: i128,
 }
 
-/// A string that is not a resource quantity, or a quantity that is too large.
+/// The error for a string that is not a resource quantity, or is one that is too large.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("not a resource quantity")]
 pub struct QuantityError;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::{LabelSelector, ObjectMeta, PodSpec, Rest, Str, Time, TokenVolume};
 
-/// A ReplicaSet, or a ReplicationController seen through its adapter.
+/// A ReplicaSet, or a ReplicationController converted to a ReplicaSet.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ReplicaSet {
     /// Name, labels, owners.
@@ -47,15 +47,15 @@ pub struct PodTemplate {
 /// `status` of a ReplicaSet.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ReplicaSetStatus {
-    /// Active pods.
+    /// The number of active pods.
     pub replicas: i32,
-    /// Pods that have every label of the template.
+    /// The number of pods that have every label of the template.
     pub fully_labeled_replicas: i32,
-    /// Pods that are ready.
+    /// The number of ready pods.
     pub ready_replicas: i32,
-    /// Pods that have been ready for `minReadySeconds`.
+    /// The number of pods that have been ready for `minReadySeconds`.
     pub available_replicas: i32,
-    /// Terminating pods. Absent if the feature is off, which differs from zero.
+    /// The number of terminating pods. Absent if the feature is off, which differs from zero.
     pub terminating_replicas: Option<i32>,
     /// The generation of the spec that this status reflects.
     pub observed_generation: i64,

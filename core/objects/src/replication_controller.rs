@@ -19,11 +19,11 @@ pub struct ReplicationController {
     pub replicas: Option<i32>,
     /// The number of seconds that a pod must stay ready before it is available.
     pub min_ready_seconds: i32,
-    /// Labels that pods must have. An absent selector matches nothing, an empty one everything.
+    /// The labels that pods must have. An absent selector matches nothing, an empty one everything.
     pub selector: Labels,
     /// The template for new pods. May be absent in old objects.
     pub template: Option<Arc<PodTemplate>>,
-    /// Other members of `spec`.
+    /// The other members of `spec`.
     pub spec_rest: Rest,
     /// The status. `terminatingReplicas` is never set.
     pub status: ReplicaSetStatus,
@@ -96,7 +96,7 @@ impl ReplicationController {
     }
 }
 
-/// Returns the template with `securityContext` filled in and both service-account members equal.
+/// Returns the template with a `securityContext` and with both service-account members equal.
 fn converted(template: &Arc<PodTemplate>) -> Arc<PodTemplate> {
     if template.spec.is_converted {
         return template.clone();

@@ -1,5 +1,5 @@
-//! Types of the members that are carried unread. A table states the type of each member, so a wrong
-//! type is refused with its path although no code reads the member.
+//! The types of the members that are carried unread. Tables list the members' types, so a value of
+//! a wrong type is refused with its path although no code reads the member.
 
 use std::cmp::Ordering;
 
@@ -35,7 +35,7 @@ impl Shape {
     /// An object with any members.
     pub const ANY_OBJECT: Shape = Shape::Object(&[]);
 
-    /// Reports whether every table within is sorted by name, as required.
+    /// Reports whether all tables in this shape are sorted by name, as required.
     pub fn is_sorted(&self) -> bool {
         match self {
             Shape::MapOf(each) | Shape::List(each) => each.is_sorted(),
@@ -48,7 +48,7 @@ impl Shape {
     }
 }
 
-/// Checks the members of an object at `path` against an object shape.
+/// Checks the members of an object at `path` against the shape of an object.
 pub(crate) fn check(
     object: JsonValue<'_>,
     shape: &Shape,

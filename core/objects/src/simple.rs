@@ -1,4 +1,4 @@
-//! Kinds with few typed fields: namespaces.
+//! Namespaces.
 
 use serde_json::{Value, json};
 
@@ -19,7 +19,7 @@ impl Namespace {
     /// The finalizer in the spec that the namespace controller removes from an empty namespace.
     pub const KUBERNETES: &str = "kubernetes";
 
-    /// Returns the finalizers in the spec, in order. They keep the namespace until it is empty.
+    /// Returns the finalizers in the spec, in order. The namespace is not removed while it has any.
     pub fn finalizers(&self) -> Vec<&str> {
         let spec = self.fields.get("spec");
         let finalizers = spec.and_then(|spec| spec.get("finalizers"));
@@ -27,7 +27,7 @@ impl Namespace {
         finalizers.filter_map(Value::as_str).collect()
     }
 
-    /// Sets only `status.phase`. A status that is not an object does not change.
+    /// Sets `status.phase` and no other member. A status that is not an object does not change.
     pub fn set_phase(&mut self, phase: &str) {
         let status = self.fields.entry("status").or_insert_with(|| json!({}));
         if let Value::Object(status) = status {

@@ -5,8 +5,8 @@ use std::str::FromStr;
 
 use crate::calendar;
 
-/// An API timestamp: whole seconds since 1970-01-01T00:00:00Z, the resolution in which the API
-/// server serves `metav1.Time`. Unset is what Go calls the zero time, and sorts before all others.
+/// An API timestamp: whole seconds since 1970-01-01T00:00:00Z, the resolution of `metav1.Time` in
+/// JSON. The unset time is what Go calls the zero time, and sorts before all others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Time(i64);
 
@@ -49,7 +49,7 @@ impl Time {
 pub struct PackedTime([u16; 3]);
 
 impl PackedTime {
-    /// The seconds that fit: 4.4 million years in both directions. The smallest value means unset.
+    /// The range of seconds that fit: 4.4 million years each way. The smallest value means unset.
     const SECONDS: std::ops::RangeInclusive<i64> = -(1 << 47)..=(1 << 47) - 1;
 
     /// Packs a time. A time beyond 4.4 million years, which no text can express, becomes the
@@ -75,7 +75,7 @@ impl PackedTime {
     /// Returns the unpacked time.
     pub const fn get(self) -> Time {
         let [low, middle, high] = self.0;
-        // Two steps: the sign is in the highest part.
+        // Widened in two steps, because the highest part contains the sign.
         let seconds = (high as i16 as i64) << 32 | (middle as i64) << 16 | low as i64;
         if seconds == *Self::SECONDS.start() {
             Time::UNSET
@@ -104,9 +104,9 @@ impl Default for Time {
 }
 
 impl Time {
-    /// Reports whether this time is written as exactly this text, which must be a text of the time.
+    /// Reports whether `text`, which must be a form of this time, is the form that is written.
     pub fn is_written(self, text: &str) -> bool {
-        // Without a fraction and an offset, a time has exactly one text.
+        // A time has exactly one form without a fraction and an offset.
         text.len() == "2026-01-02T03:04:05Z".len() && text.ends_with('Z')
     }
 }
@@ -130,18 +130,18 @@ pub struct TimeError(Mismatch);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Mismatch {
-    /// The part of the layout that doesn't match, and its position in the text.
+    /// The part of the layout that doesn't match, and the position in the text.
     Part(&'static str, usize),
     /// A part that matches but is out of range.
     Range(&'static str),
-    /// The position at which the text continues after the time.
+    /// The position of the text that follows the time.
     Extra(usize),
-    /// The time is in a year that does not have four digits in UTC.
+    /// The year in UTC does not have four digits.
     Year,
 }
 
 impl TimeError {
-    /// Returns the error of Go's `time.Parse` for this text and layout.
+    /// Returns the error message of Go's `time.Parse` for this text and layout.
     pub fn told(self, text: &str, layout: &str) -> String {
         let quoted = go_time_quoted(text);
         let from = |at: usize| go_time_quoted(text.get(at..).unwrap_or(""));
@@ -188,7 +188,7 @@ impl fmt::Display for Time {
 }
 
 impl Time {
-    /// Returns the time that a text of this second means.
+    /// Returns the time that a text with this second means.
     fn of_readable(seconds: i64) -> Time {
         match seconds {
             GO_ZERO_SECONDS => Time::UNSET,
@@ -202,7 +202,7 @@ impl Time {
     }
 }
 
-/// Writes a time as its text, or the nearest time with a four-digit year.
+/// Formats a time, or the nearest time with a four-digit year.
 fn usual_text(seconds: i64, room: &mut [u8; 20]) -> &str {
     let seconds = seconds.clamp(*WRITABLE_SECONDS.start(), *WRITABLE_SECONDS.end());
     let (day, second) = (
@@ -226,7 +226,7 @@ fn usual_text(seconds: i64, room: &mut [u8; 20]) -> &str {
     str::from_utf8(room).expect("digits are ASCII")
 }
 
-/// Reads a string of the usual form. `None` for any other form, and for parts out of range.
+/// Reads a time of the usual form. `None` for any other form, and for parts out of range.
 fn read_usual(text: &str) -> Option<i64> {
     let text: &[u8; 20] = text.as_bytes().try_into().ok()?;
     let mut is_usual = true;
@@ -252,7 +252,7 @@ fn read_usual(text: &str) -> Option<i64> {
 impl FromStr for Time {
     type Err = TimeError;
 
-    /// Like [`Time::read`], but the empty text means unset.
+    /// Like [`Time::read`], but the empty string means unset.
     fn from_str(text: &str) -> Result<Time, TimeError> {
         if text.is_empty() {
             return Ok(Time::UNSET);
@@ -382,7 +382,7 @@ impl Reader<'_> {
         Ok((days * 86_400 + hour * 3600 + minute * 60 + second, has_day))
     }
 
-    /// Reads `Z` or `+05:30` and the end of the text.
+    /// Reads the offset, `Z` or `+05:30`, which must end the text.
     fn end(mut self, (local, has_day): (i64, bool)) -> Result<Time, TimeError> {
         let offset = self.offset()?;
         if self.at < self.text.len() {
@@ -413,7 +413,7 @@ impl Reader<'_> {
         let hours = self.number(ZONE, true).map_err(|_| wrong)?;
         self.at += 1;
         let minutes = self.number(ZONE, true).map_err(|_| wrong)?;
-        // As in Go: some texts have offsets of 24 hours or 60 minutes.
+        // As in Go, which accepts offsets of 24 hours and 60 minutes.
         let range = |what| Err(TimeError(Mismatch::Range(what)));
         match (hours, minutes, sign) {
             (25.., ..) => range("time zone offset hour"),
@@ -442,7 +442,7 @@ impl Now {
         Time::from_unix_nanos(self.wall_ns)
     }
 
-    /// Returns this instant moved by `ns` nanoseconds in both fields, saturating.
+    /// Returns `self` moved by `ns` nanoseconds in both fields, saturating.
     #[must_use]
     pub const fn plus_ns(self, ns: i64) -> Now {
         Now {

@@ -1,5 +1,5 @@
-//! Object UIDs: 16 bytes for the canonical UUIDs that the API server generates, text for anything
-//! else.
+//! Object UIDs: 16 bytes for a canonical UUID, as API servers generate them, and a string for any
+//! other UID.
 
 use std::cmp::Ordering;
 use std::fmt;
@@ -7,7 +7,7 @@ use std::num::NonZeroU64;
 
 use super::Str;
 
-/// The UID of an object. UIDs compare like their texts, byte by byte.
+/// The UID of an object. UIDs compare like their string forms, byte by byte.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Uid(Repr);
 
@@ -16,19 +16,19 @@ enum Repr {
     /// A lower-case UUID in the 8-4-4-4-12 form, stored as a number. The numbers sort like the
     /// texts: the dashes have fixed positions, and `0`..`9` sort before `a`..`f`.
     Uuid { high: u64, low: NonZeroU64 },
-    /// Any other text, including the empty one, and a UUID whose lower half is zero. No valid UUID
-    /// has such a half, so zero can distinguish the variants.
+    /// Any other string, including the empty one, and a UUID whose lower half is zero. No valid
+    /// UUID has such a half, so zero can distinguish the variants.
     Text(Str),
 }
 
-/// The metadata of every object contains a UID.
+/// The metadata of every object contains a UID, so it must be small.
 const _: () = assert!(size_of::<Uid>() == 16);
 
 const DASHES: [usize; 4] = [8, 13, 18, 23];
 const HEX: &[u8; 16] = b"0123456789abcdef";
 
 impl Uid {
-    /// Creates the UID with this text.
+    /// Creates a UID from its string form.
     pub fn new(text: &str) -> Uid {
         match parse_uuid(text.as_bytes()).map(u128::from_be_bytes) {
             Some(bits) => Uid::from_u128(bits),
@@ -48,7 +48,8 @@ impl Uid {
         }
     }
 
-    /// Returns the bits of a canonical UUID, which sort like the texts; `None` for any other text.
+    /// Returns the bits of a canonical UUID, which sort like the string forms; `None` for any other
+    /// UID.
     #[inline]
     pub fn as_u128(&self) -> Option<u128> {
         match &self.0 {
@@ -57,7 +58,7 @@ impl Uid {
         }
     }
 
-    /// Reports whether the text is empty, as it is until the API server sets the UID.
+    /// Reports whether the UID is the empty string, as it is until the API server sets it.
     pub fn is_empty(&self) -> bool {
         matches!(&self.0, Repr::Text(text) if text.is_empty())
     }

@@ -12,15 +12,15 @@ pub enum ResourceVersion {
     /// The empty string.
     #[default]
     Unset,
-    /// A decimal number without leading zeros that fits into 64 bits: every version from our own
-    /// server.
+    /// A decimal number without leading zeros that fits in 64 bits. All versions of our own server
+    /// have this form.
     Number(u64),
-    /// Any other text.
+    /// Any other string.
     Opaque(Box<CompactString>),
 }
 
 impl ResourceVersion {
-    /// Creates the version with this text.
+    /// Creates a version from its string form.
     pub fn new(text: &str) -> ResourceVersion {
         if text.is_empty() {
             return ResourceVersion::Unset;
@@ -37,7 +37,7 @@ impl ResourceVersion {
         matches!(self, ResourceVersion::Unset)
     }
 
-    /// Returns the number if the version is a 64-bit number.
+    /// Returns the number; `None` if the version is not a 64-bit number.
     pub fn number(&self) -> Option<u64> {
         match self {
             ResourceVersion::Number(number) => Some(*number),

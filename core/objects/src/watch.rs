@@ -1,4 +1,4 @@
-//! Watch events as a stream delivers them.
+//! The events of watches.
 
 use std::sync::Arc;
 
@@ -13,14 +13,14 @@ pub enum WatchEvent<T: ?Sized> {
     Modified(Arc<T>),
     /// The object was deleted. Its last state has the version of the deletion.
     Deleted(Arc<T>),
-    /// Progress without a change.
+    /// A bookmark: the watch has made progress, but no object has changed.
     Bookmark {
-        /// Everything up to this version has been sent.
+        /// The version up to which all events have been sent.
         version: ResourceVersion,
-        /// Whether the events before it were the initial state, which is now complete.
+        /// Whether the preceding events were the initial state, which is now complete.
         initial_events_end: bool,
     },
-    /// The stream ends with this error, e.g. 410 Expired.
+    /// The error with which the stream ends, e.g. 410 Expired.
     Error(ApiError),
 }
 

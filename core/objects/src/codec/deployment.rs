@@ -13,7 +13,7 @@ use crate::{
 spec_and_status!(Deployment, DEPLOYMENT, DeploymentSpec, DeploymentStatus);
 
 impl Deployment {
-    /// Converts to an object without a Rust type, for servers that have no type for Deployments.
+    /// Returns the Deployment as an object without a Rust type, for servers that store it as such.
     pub fn to_untyped(&self) -> DynamicObject {
         let mut object = DynamicObject::new(Kind::DEPLOYMENT);
         object.metadata = self.metadata.clone();
@@ -27,8 +27,8 @@ impl Deployment {
         object
     }
 
-    /// Returns the Deployment in an object without a Rust type. `None` if the object is of another
-    /// kind or has a member of a wrong type. O(bytes).
+    /// Reads a Deployment from an object without a Rust type. `None` if the object has another
+    /// kind or a member of a wrong type. O(bytes).
     pub fn of_untyped(object: &dyn Object) -> Option<Deployment> {
         let untyped = object.downcast_ref::<DynamicObject>()?;
         if untyped.kind() != Kind::DEPLOYMENT {

@@ -20,7 +20,7 @@ const REFERENCE: Shape = Shape::Object(&[
     ("uid", Shape::Text),
 ]);
 
-/// The members that are carried unread.
+/// The types of the members that are carried unread.
 const REST: Shape = Shape::Object(&[
     ("action", Shape::Text),
     ("eventTime", Shape::Time),
@@ -31,7 +31,7 @@ const REST: Shape = Shape::Object(&[
     ),
 ]);
 
-/// The members of a reference to a known kind. All of them are strings.
+/// The members of a reference that has a typed form, sorted by name. All of them are strings.
 const REFERENCE_MEMBERS: [&str; 6] = [
     "apiVersion",
     "kind",
@@ -102,7 +102,7 @@ impl Resource for Event {
     }
 }
 
-/// Reads the component and the host.
+/// Reads `source`: the component and the host.
 fn read_source<'t>(
     value: JsonValue<'t>,
     path: &Path<'_>,
@@ -130,8 +130,8 @@ impl Regarding {
 }
 
 impl ObjectReference {
-    /// Returns the typed reference if the object has exactly its members; `None` if it has no typed
-    /// form.
+    /// Returns the typed form of a reference; `None` unless its members are exactly
+    /// [`REFERENCE_MEMBERS`] and its kind has a Rust type.
     fn of_members(members: JsonValue<'_>) -> Option<ObjectReference> {
         let present = members.pairs().filter(|(_, value)| !value.is_null());
         if !present.map(|(name, _)| name).eq(REFERENCE_MEMBERS) {
@@ -153,8 +153,8 @@ impl ObjectReference {
         })
     }
 
-    /// Returns the JSON form in `involvedObject`: `apiVersion`, `kind`, `name`, and `namespace`,
-    /// `resourceVersion` and `uid` if they are not empty.
+    /// Returns the JSON form in `involvedObject`: `apiVersion`, `kind` and `name`, and those of
+    /// `namespace`, `resourceVersion` and `uid` that are not empty.
     pub fn to_json(&self) -> Value {
         Writer::object_value(|out| self.write(out))
     }

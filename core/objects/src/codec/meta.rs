@@ -8,14 +8,14 @@ use crate::json::{JsonValue, Tape, Writer};
 use crate::shape::{Shape, check};
 use crate::{ObjectMeta, OwnerReference, ResourceVersion, Str, Uid};
 
-/// The members that are carried unread.
+/// The types of the members that are carried unread.
 const REST: &Shape = &Shape::Object(&[
     ("managedFields", Shape::List(&Shape::ANY_OBJECT)),
     ("selfLink", Shape::Text),
 ]);
 
 impl ObjectMeta {
-    /// Reads `metadata`. Null is empty.
+    /// Reads `metadata`. Null reads as empty metadata.
     ///
     /// # Errors
     /// Fails if a member has a wrong type.
@@ -53,7 +53,7 @@ impl ObjectMeta {
         Ok(meta)
     }
 
-    /// Returns the JSON object, with unset members left out.
+    /// Returns the JSON object. Unset members are omitted.
     pub fn to_json(&self) -> Value {
         Writer::object_value(|out| self.write(out))
     }
@@ -106,7 +106,7 @@ impl OwnerReference {
         })
     }
 
-    /// Returns the JSON object. The four identifying members are always written.
+    /// Returns the JSON object. `apiVersion`, `kind`, `name` and `uid` are always written.
     pub fn to_json(&self) -> Value {
         Writer::object_value(|out| self.write(out))
     }

@@ -34,7 +34,7 @@ macro_rules! object {
     };
 }
 
-/// Implements a kind of object that has only a `spec` and a `status` of these types.
+/// Implements `Object` and `Resource` for a type that has only metadata, a `spec` and a `status`.
 macro_rules! spec_and_status {
     ($type:ident, $kind:ident, $spec:ident, $status:ident) => {
         object!($type, |object, out| {
@@ -130,7 +130,7 @@ fn put_kind(out: &mut Writer, kind: Kind) {
 
 #[cfg(test)]
 pub(crate) mod testing {
-    //! Shared parts of the codec tests.
+    //! Functions that the codec tests share.
 
     use serde_json::Value;
 
@@ -139,8 +139,8 @@ pub(crate) mod testing {
     use crate::json::Tape;
     use crate::{PodSpec, Resource, TokenVolume};
 
-    /// Reads a pod spec. Returns it with the name of the pod's own volume, which was taken out of
-    /// it.
+    /// Reads a pod spec. Returns the spec without the name of the pod's own volume, and that
+    /// volume.
     pub(crate) fn read_spec(spec: &Value) -> Result<(PodSpec, Option<TokenVolume>), DecodeError> {
         let read = ReadSpec::read(Tape::new(spec).root(), &Path::ROOT, None)?;
         Ok((PodSpec::clone(&read.spec), read.token_volume))
@@ -166,7 +166,7 @@ pub(crate) mod testing {
         }
     }
 
-    /// Reads and writes an object and checks that nothing was lost. Returns the object.
+    /// Reads and writes an object, and checks that nothing was lost. Returns the object.
     pub(crate) fn round_trip<T: Resource + PartialEq>(value: &Value) -> T {
         let object = T::from_json(value.clone()).expect("a readable object");
         let written = object.to_json();
@@ -190,7 +190,7 @@ pub(crate) mod testing {
         })
     }
 
-    /// Returns the message of the error that reading causes.
+    /// Returns the error message for a value that can't be read.
     pub(crate) fn refusal<T: Resource>(value: Value) -> String {
         T::from_json(value)
             .expect_err("reading must fail")

@@ -103,7 +103,7 @@ fn set_allocatable(status: &mut Map, pods: Option<u32>) {
     }
 }
 
-/// Returns `allocatable.pods`, or `capacity.pods` if that is absent.
+/// Returns `allocatable.pods`, or `capacity.pods` if that is absent; `None` if both are.
 fn pods_allocatable(status: &Map) -> Result<Option<u32>, DecodeError> {
     for list in ["allocatable", "capacity"] {
         let Some(value) = status.get(list).and_then(|list| list.get("pods")) else {

@@ -120,7 +120,7 @@ const TOPOLOGY_SPREAD: Shape = Object(&[
     ("whenUnsatisfiable", Text),
 ]);
 
-/// `spec` of a pod.
+/// The members of a pod's `spec`.
 pub(super) const POD_SPEC: Shape = Object(&[
     ("activeDeadlineSeconds", Int64),
     (
@@ -182,7 +182,7 @@ pub(super) const POD_SPEC: Shape = Object(&[
     ("volumes", List(&LOCAL_REFERENCE)),
 ]);
 
-/// Members of a pod's `status` without a typed field.
+/// The members of a pod's `status` that have no typed field.
 pub(super) const POD_STATUS: Shape = Object(&[
     ("ephemeralContainerStatuses", List(&CONTAINER_STATUS)),
     ("hostIP", Text),
@@ -198,7 +198,7 @@ pub(super) const POD_STATUS: Shape = Object(&[
     ("startTime", Time),
 ]);
 
-/// Members of a pod condition without a typed field.
+/// The members of a pod condition that have no typed field.
 pub(super) const POD_CONDITION: Shape = Object(&[
     ("lastProbeTime", Time),
     ("message", Text),
@@ -223,7 +223,7 @@ const CONTAINER_STATE: Shape = Object(&[
     ("waiting", Object(&[("message", Text), ("reason", Text)])),
 ]);
 
-/// An entry of `containerStatuses`.
+/// The members of an entry of `containerStatuses`.
 pub(super) const CONTAINER_STATUS: Shape = Object(&[
     ("allocatedResources", MapOf(&Quantity)),
     ("containerID", Text),

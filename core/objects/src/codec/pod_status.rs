@@ -36,7 +36,7 @@ impl PodStatus {
         })
     }
 
-    /// Reads `status`. Null is empty.
+    /// Reads `status`. Null reads as an empty status.
     ///
     /// # Errors
     /// Fails if a member has a wrong type.
@@ -44,7 +44,7 @@ impl PodStatus {
         PodStatus::read(Tape::new(&value).root(), &Path::ROOT)
     }
 
-    /// Returns the JSON object, with unset members left out.
+    /// Returns the JSON object. Unset members are omitted.
     pub fn to_json(&self) -> Value {
         Writer::object_value(|out| self.write(out))
     }
@@ -87,8 +87,8 @@ impl PodStatus {
 }
 
 impl PodStart {
-    /// Takes the members of the start out of a status. Leaves all of them if any has another form.
-    /// The members with the pod's address may be absent.
+    /// Takes the members of a pod's start out of a status. The members with the pod's address may
+    /// be absent. Takes none of them and returns `None` if any has another form.
     fn take_from(members: &mut Members<'_, '_>) -> Option<PodStart> {
         let mut address = |one: &str, list: &str, is_needed: bool| -> Option<Address> {
             if !is_needed && members.look(one).is_none() && members.look(list).is_none() {
@@ -138,7 +138,7 @@ fn only<T>(mut all: impl Iterator<Item = T>) -> Option<T> {
 }
 
 impl PodPhase {
-    /// Creates the phase with this text.
+    /// Returns the phase with this name.
     pub fn new(text: &str) -> PodPhase {
         match text {
             "" => PodPhase::Unset,
@@ -151,7 +151,7 @@ impl PodPhase {
         }
     }
 
-    /// Returns the text in the API, empty if unset. `None` for [`PodPhase::Other`], whose text is
+    /// Returns the name in the API; empty if unset. `None` for [`PodPhase::Other`], whose name is
     /// in `rest`.
     pub const fn as_str(self) -> Option<&'static str> {
         Some(match self {
@@ -167,7 +167,7 @@ impl PodPhase {
 }
 
 impl ConditionType {
-    /// Returns the text in the API. `None` for [`ConditionType::Other`], whose text is in `rest`.
+    /// Returns the name in the API. `None` for [`ConditionType::Other`], whose name is in `rest`.
     pub const fn as_str(self) -> Option<&'static str> {
         Some(match self {
             ConditionType::PodScheduled => "PodScheduled",
@@ -192,7 +192,7 @@ impl ConditionType {
 }
 
 impl ConditionStatus {
-    /// Returns the text in the API. `None` for [`ConditionStatus::Other`], whose text is in `rest`.
+    /// Returns the name in the API. `None` for [`ConditionStatus::Other`], whose name is in `rest`.
     pub const fn as_str(self) -> Option<&'static str> {
         Some(match self {
             ConditionStatus::True => "True",
@@ -277,10 +277,10 @@ impl ContainerStatus {
 }
 
 impl ContainerDetails {
-    /// Takes the members that differ between containers out of the rest of a status.
+    /// Takes the members that [`ContainerDetails`] holds; `None` if no members are left.
     fn read(members: &mut Members<'_, '_>) -> Option<ContainerDetails> {
         members.left().next()?;
-        // This is a string, because the types have been checked.
+        // A string, because the types have been checked.
         let id = members.opt_text("containerID").ok().flatten();
         let running_since = members.take("state").and_then(running_since);
         if running_since.is_none() {
@@ -311,7 +311,7 @@ impl ContainerDetails {
     }
 }
 
-/// Returns the time in a state that is exactly `{"running": {"startedAt": …}}`.
+/// Returns `startedAt` of a state that is exactly `{"running": {"startedAt": …}}`.
 fn running_since(state: JsonValue<'_>) -> Option<Time> {
     fn member<'t>(value: JsonValue<'t>, name: &str) -> Option<JsonValue<'t>> {
         let (found, value) = only(value.pairs())?;

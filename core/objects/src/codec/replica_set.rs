@@ -44,7 +44,7 @@ impl ReplicaSetSpec {
 }
 
 impl PodTemplate {
-    /// Reads a pod template. Null is empty.
+    /// Reads a pod template. Null reads as an empty template.
     ///
     /// # Errors
     /// Fails if a member has a wrong type.
@@ -92,7 +92,7 @@ impl PodTemplate {
 }
 
 impl ReplicaSetStatus {
-    /// Reads `status`. Null is empty.
+    /// Reads `status`. Null reads as an empty status.
     ///
     /// # Errors
     /// Fails if a member has a wrong type.

@@ -32,7 +32,7 @@ impl Resource for ReplicationController {
     }
 }
 
-/// Reads a ReplicationController and sets only the members of `spec`.
+/// Reads `spec` into a ReplicationController whose other fields are empty.
 fn read_spec(value: JsonValue<'_>, path: &Path<'_>) -> Result<ReplicationController, DecodeError> {
     let mut members = Members::new(value, path)?;
     Ok(ReplicationController {

@@ -39,7 +39,7 @@ impl ApiError {
             };
             match details.continue_token.is_empty() {
                 true => out.member("details", |out| out.object(write)),
-                // Written elsewhere. Upstream has no details in that case.
+                // The token is written in `metadata`. Upstream has no `details` then.
                 false => out.put_object("details", write),
             }
         })

@@ -1,4 +1,4 @@
-//! Sets default members, or tests whether any is missing.
+//! Sets default members, or determines whether any is missing.
 
 use crate::Map;
 use crate::json::JsonValue;
@@ -30,16 +30,16 @@ pub trait Fill: Sized {
     /// empty.
     fn unite(&mut self, key: &'static str, alias: &'static str);
 
-    /// Sets a negative number to 1.
+    /// Replaces a negative number with 1.
     fn no_negative(&mut self, key: &'static str);
 
     /// Copies the members that only `from` has to the object `to`, which is created if needed.
     fn copy_members(&mut self, from: &str, to: &'static str);
 
-    /// Calls `change` for each object in a list.
+    /// Calls `change` for each object in the list `key`.
     fn each(&mut self, key: &str, change: impl FnMut(&mut Self));
 
-    /// Calls `change` for an object, if there is one.
+    /// Calls `change` for the object `key`, if there is one.
     fn with(&mut self, key: &str, change: impl FnOnce(&mut Self));
 }
 
@@ -137,7 +137,7 @@ impl Fill for Map {
 
 /// Operations that need a real object to change.
 pub trait Within {
-    /// Calls `change` for an object, which is created if it is missing.
+    /// Calls `change` for the object `key`, which is created if it is missing.
     fn within(&mut self, key: &str, change: impl FnOnce(&mut Map));
 }
 

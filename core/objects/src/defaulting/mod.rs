@@ -1,5 +1,4 @@
-//! Defaulting: the defaults of ReplicaSets, ReplicationControllers and pods, as Kubernetes 1.36
-//! sets them.
+//! The defaults of ReplicaSets, ReplicationControllers and pods, as Kubernetes 1.36 sets them.
 //!
 //! All functions are pure. A complete pod spec keeps its allocation, so pods and templates continue
 //! to share it.
@@ -16,7 +15,7 @@ pub use self::fill::{Fill, Within};
 
 /// The mode of files in volumes created from API objects: 0644.
 const FILE_MODE: i64 = 0o644;
-/// Seconds until a projected service-account token expires.
+/// The number of seconds until a projected service-account token expires.
 const TOKEN_SECONDS: i64 = 3600;
 
 /// Sets the defaults of a ReplicaSet: one replica, and the defaults of its pod template.
@@ -94,7 +93,7 @@ fn class_of(spec: JsonValue<'_>) -> &'static str {
     }
 }
 
-/// Returns the amount of CPU or memory under `list`, unless it is absent, unreadable or zero.
+/// Returns the amount of a resource in `list`; `None` if it is absent, unreadable or zero.
 fn amount(resources: Option<JsonValue<'_>>, list: &str, resource: &str) -> Option<Quantity> {
     let value = resources?.get(list)?.get(resource)?;
     Quantity::read(value)
@@ -158,7 +157,7 @@ pub fn fill_spec(spec: &mut impl Fill) {
     spec.each("volumes", fill_volume);
 }
 
-/// Returns the policy to pull an image. An image that may change is pulled again.
+/// Returns the default pull policy of an image. The tag `latest` is pulled at every start.
 fn pull_policy(image: &str) -> &'static str {
     match tag(image) {
         Some("latest") => "Always",

@@ -1,4 +1,4 @@
-//! PodDisruptionBudgets in the form that the controller and the eviction read and change. Objects
+//! PodDisruptionBudgets in the form that the controller and evictions read and change. Objects
 //! come from the store as [`DynamicObject`]s and are written back with a new status.
 
 use std::collections::BTreeMap;
@@ -10,10 +10,10 @@ use crate::{
     SelectorError, Time,
 };
 
-/// The type of a budget's condition.
+/// The type of the condition that the disruption controller writes.
 const DISRUPTION_ALLOWED: &str = "DisruptionAllowed";
 
-/// The reason of a budget's condition if the budget could not be computed.
+/// The reason of that condition if the controller could not compute the budget.
 pub const SYNC_FAILED: &str = "SyncFailed";
 
 /// A PodDisruptionBudget.
@@ -38,7 +38,7 @@ pub struct Budget {
 /// A number of pods, or a percentage of them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Amount {
-    /// A number.
+    /// A number of pods.
     Number(i64),
     /// A string. Valid strings are whole percentages such as `50%`.
     Text(String),
@@ -54,11 +54,11 @@ pub struct BudgetStatus {
     pub disrupted_pods: BTreeMap<String, Time>,
     /// The number of evictions that are allowed now.
     pub disruptions_allowed: i64,
-    /// The number of ready pods.
+    /// The number of ready pods that the budget selects.
     pub current_healthy: i64,
     /// The number of pods that must be ready.
     pub desired_healthy: i64,
-    /// The number of pods that the budget is computed from.
+    /// The number of pods that the controller computed the budget from.
     pub expected_pods: i64,
     /// The conditions. The one of type `DisruptionAllowed` belongs to the controller.
     pub conditions: Vec<Condition>,
@@ -204,7 +204,7 @@ impl BudgetStatus {
         status.into()
     }
 
-    /// Returns the condition of type `DisruptionAllowed`.
+    /// Returns the condition of type `DisruptionAllowed`; `None` if there is none.
     pub fn condition(&self) -> Option<&Condition> {
         let mut conditions = self.conditions.iter();
         conditions.find(|condition| condition.kind == DISRUPTION_ALLOWED)
@@ -226,7 +226,7 @@ impl BudgetStatus {
         }
     }
 
-    /// Sets the condition. Its transition time changes only with its status.
+    /// Sets the condition `DisruptionAllowed`. Its transition time changes only with its status.
     pub fn put_condition(&mut self, status: &str, reason: &str, message: &str, now: Now) {
         let before = self.condition().filter(|before| before.status == status);
         let since = before.map_or(now.wall(), |before| before.last_transition_time);

@@ -3,7 +3,7 @@
 
 use crate::{ConditionStatus, ConditionType, Now, Pod, PodCondition, PodConditions, Rest};
 
-/// The time until the deletion of an evicted pod must begin, in ns.
+/// The time within which the deletion of an evicted pod must begin, in ns.
 ///
 /// Source: `DeletionTimeout` in Kubernetes' `pkg/controller/disruption`.
 pub const DELETION_TIMEOUT_NS: i64 = 120 * 1_000_000_000;
@@ -23,7 +23,8 @@ fn is_target(condition: &PodCondition) -> bool {
 }
 
 /// Returns when the condition of a pod becomes stale, in ns since the epoch: the condition
-/// announces a disruption, but the deletion has not begun. `None` if there is no such condition.
+/// announces a disruption, but the deletion has not begun. `None` if the pod has no such condition,
+/// is being deleted or has ended.
 ///
 /// Source: `nonTerminatingPodHasStaleDisruptionCondition` in Kubernetes'
 /// `pkg/controller/disruption`.
@@ -70,7 +71,7 @@ pub fn preempted(pod: &Pod, now: Now) -> Pod {
     with_condition(pod, ConditionStatus::True, &members, now)
 }
 
-/// Returns the pod with the condition reset, because it is not about to be disrupted.
+/// Returns the pod with the condition reset, because the pod was not deleted in time.
 pub fn spared(pod: &Pod, now: Now) -> Pod {
     with_condition(pod, ConditionStatus::False, &[], now)
 }

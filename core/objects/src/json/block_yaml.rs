@@ -12,7 +12,7 @@ use super::value::order;
 /// The maximum number of levels of lists and mappings.
 const DEPTH_MAX: usize = 127;
 
-/// Appends the value of a document to a tape.
+/// Appends the value of a document to a tape. `None` if a YAML library must read the document.
 pub(super) fn read<'t>(text: &'t str, slots: &mut Vec<Slot<'t>>) -> Option<()> {
     let mut reader = Reader { text, at: 0 };
     let indent = reader.next_line()?;
@@ -28,7 +28,7 @@ struct Reader<'t> {
 }
 
 impl<'t> Reader<'t> {
-    /// Skips spaces and blank lines. Returns the column of the next text, if any.
+    /// Skips spaces and blank lines. Returns the column of the next text; `None` at the end.
     fn next_line(&mut self) -> Option<usize> {
         loop {
             let left = &self.text.as_bytes()[self.at..];
@@ -43,14 +43,14 @@ impl<'t> Reader<'t> {
         }
     }
 
-    /// Returns the column and the first byte of the next line with text, which is not consumed.
+    /// Returns the column and the first byte of the next text without consuming it.
     fn peek_line(&self) -> Option<(usize, u8)> {
         let mut ahead = Reader { ..*self };
         let column = ahead.next_line()?;
         Some((column, self.text.as_bytes()[ahead.at]))
     }
 
-    /// Consumes and returns the rest of the line.
+    /// Consumes and returns the rest of the line; `None` if it has unusual characters.
     fn line(&mut self) -> Option<&'t str> {
         let left = &self.text[self.at..];
         let end = memchr::memchr(b'\n', left.as_bytes()).unwrap_or(left.len());
@@ -148,7 +148,7 @@ impl<'t> Reader<'t> {
         }
     }
 
-    /// Reads a scalar that ends with its line, or a literal below it.
+    /// Reads a scalar in the rest of the line, or a literal block on the lines below.
     fn scalar(&mut self, column: usize, slots: &mut Vec<Slot<'t>>) -> Option<()> {
         let line = self.line()?;
         let slot = match line {
@@ -178,7 +178,8 @@ impl<'t> Reader<'t> {
         Some(())
     }
 
-    /// Returns the following lines that are indented deeper than the column, unchanged.
+    /// Returns the text of the literal block on the following lines, which are indented deeper than
+    /// `column`.
     fn literal(&mut self, column: usize, ends_with_feed: bool) -> Option<Slot<'t>> {
         let (indent, _) = self.peek_line().filter(|(indent, _)| *indent > column)?;
         let mut text = String::new();
@@ -215,7 +216,7 @@ impl<'t> Reader<'t> {
     }
 }
 
-/// Reports whether the text is ASCII and its only white space is spaces.
+/// Reports whether the text has only printable ASCII characters.
 fn is_usual(text: &str) -> bool {
     text.bytes().all(|byte| (b' '..=b'~').contains(&byte))
 }
@@ -235,7 +236,7 @@ fn name_end(line: &str) -> Option<usize> {
     colons.find(|at| matches!(line.as_bytes().get(at + 1), None | Some(b' ')))
 }
 
-/// Returns an integer if the text has JSON's form of one.
+/// Parses an integer in JSON's form; `None` for any other text.
 fn integer(text: &str) -> Option<i64> {
     let digits = text.strip_prefix('-').unwrap_or(text);
     let is_usual = match digits.as_bytes() {

@@ -69,7 +69,7 @@ impl<'a> Members<'a> {
         }
     }
 
-    /// Returns the changed members. If they equal the original ones, shares their memory.
+    /// Returns the members after the changes. Shares the original memory if the members are equal.
     pub fn done(&self) -> Rest {
         self.of.or_new(|out| {
             for (name, text) in &self.all {

@@ -13,7 +13,8 @@ use super::value::order;
 /// allows.
 pub(super) const DEPTH_MAX: usize = 127;
 
-/// Appends the value of a document to a tape. The value may have `depth_max` levels.
+/// Appends the value of a document to a tape. The value may have `depth_max` levels. `None` if
+/// serde_json must read the document.
 pub(super) fn read<'t>(text: &'t str, slots: &mut Vec<Slot<'t>>, depth_max: usize) -> Option<()> {
     let mut reader = Reader { text, at: 0 };
     reader.value(slots, depth_max)?;
@@ -33,13 +34,13 @@ impl<'t> Reader<'t> {
         self.text.as_bytes().get(self.at).copied()
     }
 
-    /// Returns eight bytes from this position, the first one lowest.
+    /// Returns eight bytes from this position, the first one lowest; `None` near the end.
     fn eight(&self, at: usize) -> Option<u64> {
         let bytes = self.text.as_bytes().get(at..at + 8)?;
         bytes.try_into().ok().map(u64::from_le_bytes)
     }
 
-    /// Returns sixteen bytes from this position, the first one lowest.
+    /// Returns sixteen bytes from this position, the first one lowest; `None` near the end.
     fn sixteen(&self, at: usize) -> Option<u128> {
         let bytes = self.text.as_bytes().get(at..at + 16)?;
         bytes.try_into().ok().map(u128::from_le_bytes)
@@ -63,7 +64,7 @@ impl<'t> Reader<'t> {
         }
     }
 
-    /// Returns the next byte that is not white space.
+    /// Returns the next byte that is not white space, without consuming it.
     fn next(&mut self) -> Option<u8> {
         let bytes = self.text.as_bytes();
         match *bytes.get(self.at)? {
@@ -85,7 +86,7 @@ impl<'t> Reader<'t> {
         self.value_of(first, slots, depth)
     }
 
-    /// Reads the value that begins with this byte.
+    /// Reads the value whose first byte is `first`.
     fn value_of(&mut self, first: u8, slots: &mut Vec<Slot<'t>>, depth: usize) -> Option<()> {
         match first {
             b'"' => {
@@ -191,7 +192,7 @@ impl<'t> Reader<'t> {
         Some(Slot::Text(Cow::Owned(text)))
     }
 
-    /// Returns the position of the first quote, backslash or control character from this position.
+    /// Returns the position of the first quote, backslash or control character from `at` on.
     fn special(&self, mut at: usize) -> Option<usize> {
         while let Some(bytes) = self.eight(at) {
             // The lowest set bit belongs to a match, because borrows propagate upwards.

@@ -1,4 +1,4 @@
-//! Members of an object that are carried unread.
+//! Members of an object that are carried unread, as text.
 
 use std::borrow::Cow;
 use std::cell::Cell;
@@ -24,7 +24,7 @@ thread_local! {
     static SCRATCH: Cell<Writer> = Cell::default();
 }
 
-/// The part of the buffer that a thread keeps. A pod's spec has a few thousand bytes.
+/// The maximum size of the buffer that a thread keeps. A pod's spec has a few thousand bytes.
 const SCRATCH_BYTES_MAX: usize = 1 << 16;
 
 impl Rest {
@@ -61,12 +61,12 @@ impl Rest {
         self.0.is_empty()
     }
 
-    /// Reports whether both share one text in memory.
+    /// Reports whether both values share one text in memory.
     pub fn is_same(&self, other: &Rest) -> bool {
         ArcStr::ptr_eq(&self.0, &other.0)
     }
 
-    /// Reports whether the text has another holder.
+    /// Reports whether another value shares the text.
     pub fn is_shared(&self) -> bool {
         ArcStr::strong_count(&self.0) != Some(1)
     }
@@ -80,7 +80,7 @@ impl Rest {
         Tape::of_written(&text).root().to_map()
     }
 
-    /// Returns the value of a member. O(bytes): use it only on rare paths.
+    /// Returns the value of a member; `None` if it is absent. O(bytes): use it only on rare paths.
     pub fn get(&self, name: &str) -> Option<Value> {
         let is_plain = |byte: u8| byte >= b' ' && byte != b'"' && byte != b'\\';
         let value = match name.bytes().all(is_plain) {
@@ -94,8 +94,8 @@ impl Rest {
         Some(Tape::of_written(value?).root().to_value())
     }
 
-    /// Returns the compact JSON text of a member whose name does not need escaping. O(bytes),
-    /// without an allocation.
+    /// Returns the compact JSON text of a member whose name does not need escaping; `None` if it is
+    /// absent. O(bytes), without an allocation.
     pub fn raw(&self, name: &str) -> Option<&str> {
         raw_part(self.as_str(), name)
     }
@@ -124,8 +124,8 @@ impl Rest {
         members.into()
     }
 
-    /// Returns these members with one of them set to a value in compact JSON, whose members must be
-    /// sorted by name. O(bytes).
+    /// Returns these members with one of them set to a value in compact JSON. The members of
+    /// objects in the value must be sorted by name. O(bytes).
     #[must_use]
     pub fn with_text(&self, name: &str, value: &str) -> Rest {
         let member = format!("{}:{value}", Value::from(name));
@@ -159,8 +159,9 @@ impl Rest {
     }
 }
 
-/// Returns the text of a member of an object, both compact JSON. The name must not need escaping.
-/// `None` if the text is not an object or has no such member. O(bytes), without an allocation.
+/// Returns the text of a member of `object`; both texts are compact JSON. The name must not need
+/// escaping. `None` if `object` is not an object or lacks the member. O(bytes), without an
+/// allocation.
 pub fn raw_member<'a>(object: &'a str, name: &str) -> Option<&'a str> {
     raw_part(object.strip_prefix('{')?.strip_suffix('}')?, name)
 }
@@ -216,7 +217,7 @@ fn quote_or_backslash(text: &[u8]) -> Option<usize> {
     Some(at + memchr2(b'"', b'\\', &text[at..])?)
 }
 
-/// The number of bytes of a string that are read without the search.
+/// The number of bytes of a string that are read before the search for long texts is called.
 const SHORT_BYTES: usize = 32;
 
 const QUOTES: u64 = u64::from_le_bytes([b'"'; 8]);

@@ -1,6 +1,6 @@
-//! The tape: the values of a text in one list, in the order of the text, except that the members of
-//! objects are sorted by name. It takes one allocation per text. Strings without escapes are not
-//! copied.
+//! The tape: all values of a text in one list, in the order of the text, except that the members of
+//! objects are sorted by name. A tape takes one allocation per text, and does not copy strings
+//! without escapes.
 //!
 //! Source of the format: the tape of Langdale and Lemire, "Parsing Gigabytes of JSON per Second",
 //! 2019.
@@ -113,7 +113,7 @@ impl<'de> Deserialize<'de> for Tape<'de> {
     }
 }
 
-/// Appends a value to a tape.
+/// Appends the value that it deserializes to a tape.
 struct Fill<'a, 't>(&'a mut Vec<Slot<'t>>);
 
 impl<'t> Fill<'_, 't> {
@@ -123,7 +123,7 @@ impl<'t> Fill<'_, 't> {
     }
 }
 
-/// Returns the number of slots that follow the slot of a list or object.
+/// Returns the number of slots after the slot `at` of a list or object.
 fn content<E: Error>(slots: &[Slot<'_>], at: usize) -> Result<u32, E> {
     u32::try_from(slots.len() - at - 1).map_err(|_| E::custom("too many values"))
 }
@@ -223,7 +223,7 @@ impl<'t> Visitor<'t> for Fill<'_, 't> {
     }
 }
 
-/// Appends the name of a member.
+/// Appends the name that it deserializes to a tape.
 struct Name<'a, 't>(&'a mut Vec<Slot<'t>>);
 
 impl<'t> DeserializeSeed<'t> for Name<'_, 't> {
@@ -235,7 +235,7 @@ impl<'t> DeserializeSeed<'t> for Name<'_, 't> {
     }
 }
 
-/// Sorts the members from `from` to the end by name. The error is the name of a duplicate member.
+/// Sorts the members from `from` to the end by name. Fails with the name of a duplicate member.
 pub(super) fn sort(slots: &mut Vec<Slot<'_>>, from: usize) -> Result<(), String> {
     let mut members = Vec::new();
     let mut at = from;

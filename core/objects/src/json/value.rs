@@ -51,7 +51,7 @@ impl<'t> JsonValue<'t> {
         matches!(self.slot(), Slot::Int(_) | Slot::Uint(_) | Slot::Float(_))
     }
 
-    /// Returns the string if the value is one.
+    /// Returns the string; `None` if the value is not a string.
     pub fn as_str(&self) -> Option<&'t str> {
         match self.slot() {
             Slot::Plain(text) => Some(text),
@@ -60,7 +60,7 @@ impl<'t> JsonValue<'t> {
         }
     }
 
-    /// Returns the integer if the value is one: a number without a fraction, within the range.
+    /// Returns the integer; `None` if the value is not an integer or is out of range.
     pub fn as_i64(&self) -> Option<i64> {
         match self.slot() {
             Slot::Int(number) => Some(*number),
@@ -68,7 +68,7 @@ impl<'t> JsonValue<'t> {
         }
     }
 
-    /// Returns the boolean if the value is one.
+    /// Returns the boolean; `None` if the value is not a boolean.
     pub fn as_bool(&self) -> Option<bool> {
         match self.slot() {
             Slot::Bool(flag) => Some(*flag),
@@ -93,7 +93,7 @@ impl<'t> JsonValue<'t> {
         })
     }
 
-    /// Returns the value of a member of an object. O(members).
+    /// Returns the value of an object's member; `None` if there is none. O(members).
     pub fn get(&self, name: &str) -> Option<JsonValue<'t>> {
         let mut from_there = self
             .pairs()
@@ -102,7 +102,7 @@ impl<'t> JsonValue<'t> {
         (found == name).then_some(value)
     }
 
-    /// Returns the value as a tree.
+    /// Returns the value as a JSON tree.
     pub fn to_value(&self) -> Value {
         match self.slot() {
             Slot::Null => Value::Null,
@@ -117,7 +117,7 @@ impl<'t> JsonValue<'t> {
         }
     }
 
-    /// Returns the members of an object as trees.
+    /// Returns the members of an object, as JSON trees; empty for any other value.
     pub fn to_map(&self) -> Map {
         let mut map = Map::new();
         // Inserted one by one, because collecting them would build another list first.
@@ -192,7 +192,7 @@ impl<'t> Iterator for Items<'t> {
     }
 }
 
-/// Names and values of members.
+/// The names and values of an object's members.
 #[derive(Clone, Debug)]
 pub struct Pairs<'t>(&'t [Slot<'t>]);
 
@@ -233,7 +233,7 @@ pub(crate) fn order(a: &str, b: &str) -> Ordering {
     }
 }
 
-/// Takes the first value.
+/// Takes the first value off the slots.
 fn take<'t>(slots: &mut &'t [Slot<'t>]) -> JsonValue<'t> {
     let value = JsonValue(slots);
     *slots = &slots[value.slots()..];

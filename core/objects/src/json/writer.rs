@@ -1,4 +1,4 @@
-//! Writing JSON without a tree.
+//! Writes JSON text without building a tree.
 
 use std::fmt::{self, Display, Write};
 
@@ -11,7 +11,7 @@ use crate::{Map, Time};
 #[derive(Clone, Debug, Default)]
 pub struct Writer(String);
 
-/// A value with a single written form.
+/// A value that is written in only one way.
 pub trait Scalar {
     /// Writes the value.
     fn write(self, out: &mut Writer);
@@ -47,7 +47,7 @@ impl Writer {
         Writer::default()
     }
 
-    /// Returns what has been written so far.
+    /// Returns the text written so far.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -57,7 +57,7 @@ impl Writer {
         self.0
     }
 
-    /// Returns the value that was written, as a tree.
+    /// Returns the written value as a tree.
     ///
     /// # Panics
     /// Panics if the text is not a complete value.
@@ -119,7 +119,7 @@ impl Writer {
         self.raw(str::from_utf8(&digits[at..]).expect("digits are ASCII"));
     }
 
-    /// Writes a value whose `Display` form is JSON.
+    /// Writes the `Display` form of a value, which must be JSON.
     pub(crate) fn shown(&mut self, json: &impl Display) {
         // Writing to a string does not fail.
         let _ = write!(self.0, "{json}");
@@ -228,14 +228,14 @@ impl Writer {
         }
     }
 
-    /// Puts a string unless it is empty.
+    /// Puts a member with a string unless the string is empty.
     pub(crate) fn put_text(&mut self, name: &'static str, text: &str) {
         if !text.is_empty() {
             self.put(name, text);
         }
     }
 
-    /// Puts a value's `Display` form as a string.
+    /// Puts a member with the `Display` form of a value, as a string.
     pub(crate) fn put_shown(&mut self, name: &'static str, value: &impl Display) {
         self.member(name, |out| {
             out.0.push('"');
@@ -245,21 +245,21 @@ impl Writer {
         });
     }
 
-    /// Puts a number unless it is zero.
+    /// Puts a member with a number unless the number is zero.
     pub(crate) fn put_number(&mut self, name: &'static str, number: i64) {
         if number != 0 {
             self.put(name, number);
         }
     }
 
-    /// Puts a time unless it is unset.
+    /// Puts a member with a time unless the time is unset.
     pub(crate) fn put_time(&mut self, name: &'static str, time: Time) {
         if !time.is_unset() {
             self.member(name, |out| out.plain(time.text(&mut [0; 20])));
         }
     }
 
-    /// Puts a time, or null if it is unset.
+    /// Puts a member with a time, or null if the time is unset.
     pub fn put_time_or_null(&mut self, name: &'static str, time: Time) {
         match time.is_unset() {
             true => self.member(name, |out| out.raw("null")),
@@ -267,7 +267,7 @@ impl Writer {
         }
     }
 
-    /// Puts a list unless it is empty.
+    /// Puts a member with a list unless the list is empty.
     pub(crate) fn put_list<T>(
         &mut self,
         name: &'static str,
@@ -282,7 +282,7 @@ impl Writer {
         }
     }
 
-    /// Puts an object with the members that `write` puts, unless there are none.
+    /// Puts a member with the object whose members `write` puts, unless the object is empty.
     pub fn put_object(&mut self, name: &'static str, write: impl FnOnce(&mut Writer)) {
         let before = self.len();
         self.member(name, |out| out.object(write));
@@ -319,7 +319,7 @@ impl Writer {
     }
 }
 
-/// Reports whether this is a name in quotes that does not need escaping.
+/// Reports whether `quoted` is `name` in quotes. The name must not need escaping.
 pub(super) fn is_quoted(quoted: &str, name: &str) -> bool {
     let inner = quoted
         .strip_prefix('"')
@@ -327,7 +327,7 @@ pub(super) fn is_quoted(quoted: &str, name: &str) -> bool {
     inner == Some(name)
 }
 
-/// Escapes a `Display` form.
+/// Escapes the `Display` form that is written to it.
 struct Escape<'a>(&'a mut Writer);
 
 impl Write for Escape<'_> {

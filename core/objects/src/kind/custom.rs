@@ -6,11 +6,11 @@ use serde_json::{Value, json};
 
 use super::columns::JsonPath;
 
-/// One version of a kind that a CustomResourceDefinition describes: the data that supplements its
-/// row. Except for the schema, it lives as long as the process.
+/// The data of one version of a custom kind that its row refers to. All of it except the schema
+/// lives as long as the process.
 #[derive(Debug)]
 pub struct CustomType {
-    /// The schema of the objects, as in the definition, with `apiVersion`, `kind` and `metadata`.
+    /// The schema of the objects: that of the definition, with `apiVersion`, `kind` and `metadata`.
     pub schema: CustomSchema,
     /// The length of the schema as JSON, in bytes.
     pub schema_bytes: usize,
@@ -64,7 +64,7 @@ impl CustomSchema {
         })
     }
 
-    /// Returns a reference that keeps the schema alive; `None` once the last one has been dropped.
+    /// Returns a reference that keeps the schema alive; `None` if all references have been dropped.
     pub fn held(&self) -> Option<Arc<Value>> {
         let held = self.0.read().unwrap_or_else(PoisonError::into_inner);
         held.upgrade()

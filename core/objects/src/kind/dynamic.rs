@@ -3,7 +3,7 @@
 use super::Kind;
 use crate::{Map, ObjectMeta};
 
-/// An object with typed metadata only.
+/// An object of which only the metadata is typed.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DynamicObject {
     kind: Kind,
@@ -11,8 +11,8 @@ pub struct DynamicObject {
     pub metadata: ObjectMeta,
     /// Every member except `metadata`, `apiVersion` and `kind`.
     pub fields: Map,
-    /// Whether a member that upstream keeps as the text that was sent has white space between its
-    /// tokens. Writing the object as JSON removes this white space, and so does a patch.
+    /// Whether a member that upstream stores as the text from the client has white space between
+    /// its tokens. The JSON form of the object lacks this white space, and a patch removes it.
     pub has_blanks: bool,
 }
 
@@ -27,7 +27,7 @@ impl DynamicObject {
         }
     }
 
-    /// Returns the object as one of another version of its kind.
+    /// Returns the object with its kind replaced by another version of the kind.
     #[must_use]
     pub fn with_kind(self, kind: Kind) -> DynamicObject {
         DynamicObject { kind, ..self }

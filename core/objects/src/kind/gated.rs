@@ -3,12 +3,12 @@
 /// A member that objects have only while a feature gate, off by default, is on.
 #[derive(Clone, Copy, Debug)]
 pub struct GatedMember {
-    /// The gate.
+    /// The feature gate.
     pub gate: &'static str,
     /// The objects that contain the member, from the outermost.
     pub within: &'static [&'static str],
-    /// The member.
+    /// The name of the member.
     pub name: &'static str,
-    /// The value of the member while the gate is on and a client sets none.
+    /// The value of the member if the gate is on and the client sets none.
     pub default: i64,
 }

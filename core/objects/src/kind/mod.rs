@@ -45,10 +45,10 @@ pub struct ResourceType {
     pub has_generation: bool,
     /// The changes that the generation counts.
     pub generation_of: GenerationOf,
-    /// Whether a `PUT` must name the version that it replaces.
+    /// Whether a `PUT` must state the version that it replaces.
     pub needs_version: bool,
-    /// Whether the dependents of a deleted object stay if the request doesn't state it. Otherwise
-    /// they are garbage-collected.
+    /// Whether a deletion without a propagation policy orphans the dependents. Otherwise they are
+    /// garbage-collected.
     pub orphans_dependents: bool,
     /// Defaults and validation. Only for kinds without a Rust type, whose objects are
     /// [`DynamicObject`]s.
@@ -66,13 +66,13 @@ pub struct ResourceType {
     pub selectable: &'static [&'static str],
     /// The format of names.
     pub name_format: NameFormat,
-    /// How often the rules of an update check the metadata.
+    /// How often an update checks the metadata.
     pub metadata_checks: MetadataChecks,
     /// Whether a `PUT` of a missing object creates it.
     pub put_creates: bool,
-    /// Whether an immediate deletion is answered with the object instead of a `Status`.
+    /// Whether the answer to an immediate deletion is the object instead of a `Status`.
     pub returns_deleted: bool,
-    /// The columns of tables.
+    /// The columns of the tables that `kubectl get` prints.
     pub columns: &'static [Column],
     /// The additional data from a CustomResourceDefinition; `None` for the kinds of Kubernetes.
     pub custom: Option<&'static CustomType>,
@@ -83,9 +83,9 @@ pub struct ResourceType {
 pub enum GenerationOf {
     /// Changes outside metadata and status.
     Spec,
-    /// Changes of labels too.
+    /// Changes outside metadata and status, and changes of labels.
     SpecAndLabels,
-    /// Changes of annotations too.
+    /// Changes outside metadata and status, and changes of annotations.
     SpecAndAnnotations,
     /// No changes: it stays 1.
     Creation,
@@ -98,17 +98,17 @@ pub enum NameFormat {
     Subdomain,
     /// A DNS label.
     Label,
-    /// Any text that can be a segment of a path.
+    /// Any string that can be a segment of a path.
     PathSegment,
 }
 
-/// How often the rules of an update check the metadata, in addition to the checks that all kinds
-/// share. Each check reports its own errors.
+/// How often an update checks the metadata, in addition to the checks that all kinds share. Each
+/// check reports its own errors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MetadataChecks {
-    /// Checks of the metadata as if of a new object.
+    /// The number of checks of the metadata as if the object were new.
     pub whole: usize,
-    /// Checks of the change of the metadata.
+    /// The number of checks of the changes to the metadata.
     pub change: usize,
 }
 
@@ -118,12 +118,12 @@ impl MetadataChecks {
         whole: 0,
         change: 0,
     };
-    /// One check of the change.
+    /// One check of the changes.
     pub const CHANGE: MetadataChecks = MetadataChecks {
         whole: 0,
         change: 1,
     };
-    /// One check as if of a new object.
+    /// One check as if the object were new.
     pub const WHOLE: MetadataChecks = MetadataChecks {
         whole: 1,
         change: 0,
@@ -135,7 +135,7 @@ impl MetadataChecks {
     };
 }
 
-/// A subresource, as discovery describes it.
+/// A subresource, as discovery lists it.
 #[derive(Clone, Copy, Debug)]
 pub struct Subresource {
     /// The last segment of its path, e.g. `binding`.
@@ -149,11 +149,11 @@ pub struct Subresource {
 }
 
 impl Subresource {
-    /// The verbs of a part of an object.
+    /// The verbs of subresources that read and change a part of an object.
     pub const CHANGE: &[&str] = &["get", "patch", "update"];
-    /// The verbs that open streams.
+    /// The verbs of subresources that open streams.
     pub const STREAM: &[&str] = &["create", "get"];
-    /// The verbs that are passed on.
+    /// The verbs of subresources that forward requests.
     pub const PROXY: &[&str] = &["create", "delete", "get", "patch", "update"];
 
     /// Creates a subresource that accepts or returns a kind of the core group.
@@ -181,23 +181,23 @@ pub struct Rules {
     pub default: fn(&mut DynamicObject),
     /// Members that objects have only while a feature gate is on.
     pub gated: &'static [GatedMember],
-    /// Sets the members that clients may not set: in a new object, or in an update from the stored
-    /// object.
+    /// Sets the members that clients may not set: to initial values in a new object, and to those
+    /// of the stored object in an update.
     pub prepare: fn(&mut DynamicObject, Option<&DynamicObject>),
     /// Sets the members that depend on the name and the UID of a new object and that its rules
-    /// check. Name and UID are then assigned before the check.
+    /// check. If set, the name and the UID are assigned before the check.
     pub identify: Option<fn(&mut DynamicObject)>,
-    /// Sets the members that depend on the name and the UID of a new object, and on a number that
-    /// no other object gets.
+    /// Sets the members of a new object that depend on its name and UID, and on a number that no
+    /// other object gets.
     pub complete: fn(&mut DynamicObject, u64),
     /// The initial phase in a new object's status; empty for kinds without a phase.
     pub first_phase: &'static str,
     /// Fills in defaults of a changed status.
     pub prepare_status: fn(&mut DynamicObject),
-    /// Returns the violations of an object, other than those of metadata. For an update it also
-    /// gets the stored object.
+    /// Returns the violations of an object's rules, except those of metadata. The second argument
+    /// is the stored object if this is an update.
     pub validate: fn(&DynamicObject, Option<&DynamicObject>) -> Vec<Cause>,
-    /// Returns the violations of a changed status. It also gets the stored object.
+    /// Returns the violations of a changed status. The second argument is the stored object.
     pub validate_status: fn(&DynamicObject, &DynamicObject) -> Vec<Cause>,
 }
 
@@ -218,7 +218,7 @@ impl Rules {
 }
 
 impl ResourceType {
-    /// Reports whether `api_version` belongs to the group and the tables of the shape are sorted.
+    /// Reports whether `api_version` has the group `group` and the tables of the shape are sorted.
     pub fn is_sound(&self) -> bool {
         let version = self.api_version.strip_prefix(self.group);
         let fits = match version {
@@ -477,7 +477,7 @@ impl Kind {
         self.0.api_version
     }
 
-    /// Reports whether an `apiVersion` has this kind's group, in any version.
+    /// Reports whether an `apiVersion` belongs to this kind's group, in any version.
     pub fn is_of_group(self, api_version: &str) -> bool {
         // Compares the text before the slash. Searching for the slash would slow down every create.
         match api_version.strip_prefix(self.0.group) {
@@ -500,8 +500,8 @@ impl Kind {
         }
     }
 
-    /// Returns the controller reference to an object of this kind, as its controller writes it into
-    /// the objects that it creates.
+    /// Returns the controller reference to `owner`, an object of this kind, as its controller
+    /// writes it into the objects that it creates.
     pub fn controller_reference(self, owner: &ObjectMeta) -> OwnerReference {
         OwnerReference {
             api_version: self.api_version().into(),

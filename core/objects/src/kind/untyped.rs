@@ -37,7 +37,7 @@ pub(super) static STATEFUL_SET: ResourceType = ResourceType {
     resource: "statefulsets",
     has_status: true,
     has_generation: true,
-    // Names of pods begin with it, followed by a number.
+    // The names of pods begin with the set's name, followed by a number.
     name_format: NameFormat::Label,
     short_names: &["sts"],
     categories: &["all"],

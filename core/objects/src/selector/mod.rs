@@ -1,7 +1,8 @@
-//! Label selectors: as written, and compiled for matching.
+//! Label selectors: as written in objects, and compiled for matching.
 //!
-//! Compiling sorts the requirements by key, like the labels. Matching then searches few labels, or
-//! walks over two sorted lists. It allocates nothing and stops at the first requirement that fails.
+//! Compiling sorts the requirements by key, as labels are sorted. Matching then searches few
+//! labels, or walks over both sorted lists. It allocates nothing and stops at the first requirement
+//! that fails.
 
 use std::fmt;
 use std::sync::Arc;
@@ -13,8 +14,8 @@ mod syntax;
 
 pub use syntax::{SyntaxError, check_label_key, check_label_value, is_dns_subdomain};
 
-/// Up to this many labels, each requirement searches the labels. Above it, both sorted lists are
-/// walked in order.
+/// Up to this many labels, matching searches the labels for each requirement. Above it, matching
+/// walks over both sorted lists.
 const SEARCHED_LABELS: usize = 8;
 
 /// A `LabelSelector` as written: all of `match_labels` and all of `match_expressions` must hold.
@@ -26,7 +27,7 @@ pub struct LabelSelector {
     pub match_expressions: Arc<[LabelSelectorRequirement]>,
 }
 
-/// A requirement as written. The operator is any text until it is compiled.
+/// A requirement as written. The operator may be any string until the selector is compiled.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LabelSelectorRequirement {
     /// The label key.
@@ -37,7 +38,7 @@ pub struct LabelSelectorRequirement {
     pub values: Arc<[Str]>,
 }
 
-/// A selector that could not be compiled.
+/// The error for a selector that could not be compiled.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct SelectorError(pub String);
@@ -65,13 +66,13 @@ enum Test {
     /// Sorted, at least one value. Duplicates stay, because they are printed.
     In(Arc<[Str]>),
     NotEquals(Str),
-    /// As `In`.
+    /// Like `In`.
     NotIn(Arc<[Str]>),
     Exists,
     DoesNotExist,
-    /// Strictly above. Only selector strings can express it.
+    /// Strictly above this number. Only selector strings can express it.
     GreaterThan(i64, Str),
-    /// Strictly below. Only selector strings can express it.
+    /// Strictly below this number. Only selector strings can express it.
     LessThan(i64, Str),
 }
 
@@ -183,7 +184,7 @@ impl Selector {
         for requirement in requirements.iter() {
             let key = &requirement.key;
             let value = if labels.len() <= SEARCHED_LABELS {
-                // Texts of different lengths differ, so most labels are skipped without reading
+                // Strings of different lengths differ, so most labels are skipped without reading
                 // their text. Labels before the one found are not searched again.
                 labels.iter().position(|(probe, _)| probe == key).map(|at| {
                     labels = &labels[at..];
@@ -231,7 +232,7 @@ impl Requirement {
         Ok(())
     }
 
-    /// Returns the only value that satisfies the requirement, if there is exactly one.
+    /// Returns the value that satisfies the requirement; `None` unless there is exactly one.
     fn only_value(&self) -> Option<&Str> {
         match &self.test {
             Test::Equals(value) => Some(value),
@@ -251,7 +252,8 @@ impl Test {
         }
     }
 
-    /// Reports whether a label with this value passes or, for `None`, the absence of the label.
+    /// Reports whether a label with this value satisfies the test; `None` means that there is no
+    /// such label.
     fn holds(&self, value: Option<&str>) -> bool {
         let Some(value) = value else {
             return matches!(
@@ -272,7 +274,7 @@ impl Test {
     }
 }
 
-/// Returns the test of a requirement as written.
+/// Returns the test that a written requirement describes.
 fn test_of(written: &LabelSelectorRequirement) -> Result<Test, SelectorError> {
     let values = &written.values;
     let of_values = |test: fn(Arc<[Str]>) -> Test| match values.len() {
@@ -306,8 +308,8 @@ fn sorted(values: &[Str]) -> Arc<[Str]> {
     values.into()
 }
 
-/// Formats the canonical string form, e.g. `app=web,tier in (a,b),!x`, sorted by key. Both the
-/// selector that matches everything and the one that matches nothing print as the empty text.
+/// Formats the canonical string form, e.g. `app=web,tier in (a,b),!x`, sorted by key. The selector
+/// that matches everything and the one that matches nothing both print as the empty string.
 impl fmt::Display for Selector {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (at, requirement) in self

@@ -1,11 +1,11 @@
-//! Parsing selectors from text, e.g. `app=web,tier in (a,b),!x`.
+//! Parses selector strings such as `app=web,tier in (a,b),!x`.
 
 use std::sync::Arc;
 
 use super::{Requirement, SelectorError, Str, Test, sorted};
 
-/// Returns the requirements of a selector text, in the order written. Their syntax is not checked
-/// yet.
+/// Returns the requirements of a selector string, in the order written. The syntax of keys and
+/// values is not checked yet.
 pub(super) fn requirements(text: &str) -> Result<Vec<Requirement>, SelectorError> {
     let mut reader = Reader { text, at: 0 };
     let mut found = Vec::new();
@@ -33,11 +33,11 @@ enum Token<'a> {
 
 struct Reader<'a> {
     text: &'a str,
-    /// Byte offset of the unread text.
+    /// The byte offset of the unread text.
     at: usize,
 }
 
-/// Longer signs first.
+/// The operators and punctuation marks, longer ones first.
 const SIGNS: [&str; 9] = ["==", "!=", "=", "!", "(", ")", ",", ">", "<"];
 
 fn is_space(character: char) -> bool {
@@ -127,8 +127,8 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Parses the list of `in` and `notin`, including the parentheses. An empty place means the
-    /// empty value.
+    /// Parses the list of `in` and `notin`, including the parentheses. A missing value means the
+    /// empty string.
     fn values(&mut self) -> Result<Arc<[Str]>, SelectorError> {
         match self.next() {
             Token::Sign("(") => {}

@@ -9,7 +9,7 @@ pub enum SyntaxError {
     /// The name of a key, or a value, is too long.
     #[error("must be no more than 63 bytes")]
     TooLong,
-    /// A character that is not allowed, or not at the start or end.
+    /// A character is not allowed, or not allowed at the start or the end.
     #[error(
         "must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an \
          alphanumeric character"
@@ -18,14 +18,14 @@ pub enum SyntaxError {
     /// The prefix of a key is not a DNS subdomain.
     #[error("the prefix must be a lower-case DNS subdomain of at most 253 bytes")]
     Prefix,
-    /// A key with more than one slash.
+    /// A key has more than one slash.
     #[error("must have at most one '/', between the prefix and the name")]
     Slashes,
 }
 
-/// The maximum length of the name part of a key, and of a value.
+/// The maximum number of bytes of the name part of a key, and of a value.
 const NAME_BYTES_MAX: usize = 63;
-/// The maximum length of the prefix of a key.
+/// The maximum number of bytes of the prefix of a key.
 const SUBDOMAIN_BYTES_MAX: usize = 253;
 
 /// The bytes allowed inside a name or a value: a table, because every byte is looked up.
@@ -44,7 +44,7 @@ const INNER: [bool; 256] = {
 /// # Errors
 /// Returns the rule that the key violates.
 pub fn check_label_key(key: &str) -> Result<(), SyntaxError> {
-    // A loop, because keys are too short for a search made for long texts.
+    // A loop, because keys are too short for a search that is made for long texts.
     let name = match key.bytes().position(|byte| byte == b'/') {
         None => key,
         Some(slash) if key[slash + 1..].contains('/') => return Err(SyntaxError::Slashes),

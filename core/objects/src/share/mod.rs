@@ -1,5 +1,5 @@
-//! Sharing between objects that were read separately: equal pod specs, label maps, texts, owner
-//! references and unread members become one allocation each.
+//! Shares the equal parts of objects that were read separately: pod specs, label maps, strings,
+//! owner references and unread members.
 //!
 //! Objects that this program creates already share their parts. Objects read from a dump or a list
 //! don't: a thousand pods of one template hold a thousand specs. Pass each object through a
@@ -17,8 +17,8 @@ use super::{
     Str, hash_state,
 };
 
-/// Remembers each content and replaces equal content by the first. It keeps everything alive that
-/// it has seen, so drop it after reading, or call [`Sharer::shrink`] from time to time.
+/// Remembers each content and replaces equal content with the first. A sharer keeps everything that
+/// it has seen alive, so drop it after reading, or call [`Sharer::shrink`] from time to time.
 #[derive(Debug)]
 pub struct Sharer {
     hasher: RandomState,
@@ -65,7 +65,7 @@ impl Sharer {
         let init = init.flat_map(|statuses| statuses.iter_mut());
         for status in pod.status.container_statuses.iter_mut().chain(init) {
             self.share_text(&mut status.name);
-            // Details with another holder are not copied just to share a part of them.
+            // Details that are shared already are not copied just to share a part of them.
             if let Some(details) = status.details.as_mut().and_then(Arc::get_mut) {
                 self.share_rest(&mut details.rest);
             }
@@ -73,8 +73,8 @@ impl Sharer {
         self.share_rest(&mut pod.status.rest);
     }
 
-    /// Shares the node names of a pod that was created from one whose other parts are shared
-    /// already. O(length of the names).
+    /// Shares the node name and the host's address of a pod. Enough for a pod that was created from
+    /// one whose other parts are shared. O(length of the names).
     pub fn share_place(&mut self, pod: &mut Pod) {
         if let Some(node_name) = &mut pod.node_name {
             self.share_text(node_name);
@@ -82,7 +82,7 @@ impl Sharer {
         if let Some(started) = pod.status.started.as_mut().and_then(Arc::get_mut)
             && let Some(text) = started.host_ip.text_mut()
         {
-            // Many pods run on one host, but a pod's own address is unique.
+            // Many pods run on one host, but the pod's own address is unique.
             self.share_text(text);
         }
     }
@@ -116,14 +116,14 @@ impl Sharer {
         }
     }
 
-    /// Shares a pod spec and the container names taken out of it.
+    /// Shares a pod spec and its container names.
     pub fn share_spec(&mut self, spec: &mut Arc<PodSpec>) {
         let hasher = self.hasher.clone();
         let hash = |spec: &Arc<PodSpec>| hasher.hash_one(&spec.members);
         share(&mut self.specs, spec, hash, |a, b| a == b);
     }
 
-    /// Shares a label map, and the texts of a new one.
+    /// Shares a label map. If the map is new, shares its strings.
     pub fn share_labels(&mut self, labels: &mut Labels) {
         if labels.is_empty() {
             return;
@@ -144,7 +144,7 @@ impl Sharer {
         });
     }
 
-    /// Shares an owner reference, and the texts of a new one.
+    /// Shares an owner reference. If the reference is new, shares its strings.
     pub fn share_owner(&mut self, owner: &mut Arc<OwnerReference>) {
         let hash = self.hasher.hash_one(&**owner);
         if let Some(known) = self.owners.find(hash, |known| known == owner) {
@@ -161,7 +161,7 @@ impl Sharer {
 
     /// Shares a string.
     pub fn share_text(&mut self, text: &mut Str) {
-        // The empty text has no memory to share.
+        // The empty string has no memory to share.
         if !text.is_empty() {
             let hasher = self.hasher.clone();
             let hash = |text: &Str| hasher.hash_one(text);
@@ -200,7 +200,7 @@ impl Sharer {
         share(&mut self.templates, template, hash, |a, b| a == b);
     }
 
-    /// Forgets everything that has no other holder.
+    /// Forgets everything that nothing else holds.
     pub fn shrink(&mut self) {
         // Templates and selectors hold specs and labels, and all of them hold texts.
         self.templates.retain(|known| Arc::strong_count(known) > 1);
@@ -215,7 +215,7 @@ impl Sharer {
             .retain(|known| Str::strong_count(known) > Some(1));
     }
 
-    /// Shares the other members of the conditions, and the texts of new ones.
+    /// Shares the other members of the conditions. If they are new, shares their texts.
     fn share_condition_rests(&mut self, rests: &mut Arc<ConditionRests>) {
         let hash = self.hasher.hash_one(&**rests);
         if let Some(known) = self.condition_rests.find(hash, |known| known == rests) {

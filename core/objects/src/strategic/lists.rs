@@ -9,8 +9,8 @@ use super::{
 };
 use crate::{Map, Places};
 
-/// Returns what identifies an entry of a list: the value of its key or, if `key` is empty, the
-/// entry itself. `None` if it has no such key.
+/// Returns the identity of a list entry: the value of its key or, if `key` is empty, the entry
+/// itself. `None` if the entry has no such key.
 fn id_of<'v>(entry: &'v Value, key: &str) -> Option<&'v Value> {
     match key {
         "" => Some(entry),
@@ -32,7 +32,7 @@ pub(super) fn merge<R: MergeRules>(
     Ok(())
 }
 
-/// Returns the merged list, in the order of `order`.
+/// Returns the stored list merged with the changes, in the order of `order`.
 fn merged<R: MergeRules>(
     stored: &[Value],
     changes: &[Value],
@@ -66,7 +66,7 @@ fn merged<R: MergeRules>(
     arrange(entries, order, stored, field.merge_key)
 }
 
-/// Merges maps by their key. New entries of the patch come last.
+/// Merges lists of maps by the maps' key. New entries of the patch come last.
 fn merge_maps<R: MergeRules>(
     stored: &[Value],
     changes: &[Value],
@@ -105,7 +105,7 @@ fn merge_maps<R: MergeRules>(
         if id.is_none() {
             return Err(without_key(change, key));
         }
-        // The merge may have removed the key because the patch has null for it.
+        // The patch may have had null for the key, and the merge then removed the key.
         let place = ids.position(&id);
         let place = place.filter(|place| id_of(&entries[*place], key) == id);
         match place.map(|place| &mut entries[place]) {
@@ -133,7 +133,7 @@ pub(super) fn order<R: MergeRules>(
     let order = list(order)?;
     let stored = target.get(member).filter(|stored| !stored.is_null());
     let stored = stored.map(list).transpose()?;
-    // Null is not a list either, sic.
+    // As in upstream, null is not a list either.
     let changes = changes.map(list).transpose()?;
     let field = of.declared(member)?;
     check_order(changes.map_or(&[], Vec::as_slice), order, field.merge_key)?;
@@ -216,7 +216,7 @@ fn keyed<'v>(entry: &'v Value, key: &str) -> Result<&'v Value, PatchProblem> {
     })
 }
 
-/// Deletes values from a list.
+/// Deletes the entries of `values` from a list.
 pub(super) fn delete(target: &mut Map, list: &str, values: &Value) -> Result<(), PatchProblem> {
     if let (Some(Value::Array(entries)), Value::Array(values)) = (target.get_mut(list), values)
         && !(entries.is_empty() && values.is_empty())
@@ -254,7 +254,7 @@ impl Entry {
     }
 }
 
-/// Returns the type that all entries of both lists have.
+/// Returns the type that all entries of both lists share.
 ///
 /// # Errors
 /// Fails if the entries have several types, if they are lists, or if there are none.
@@ -278,7 +278,7 @@ fn check_entries(stored: &[Value], changes: &[Value]) -> Result<Entry, PatchProb
 }
 
 /// Sorts the entries. Those in `order` get that order, the others keep the stored order. One of the
-/// others precedes one of `order` only if it was stored before it. So new entries precede those
+/// others precedes one in `order` only if it was stored before it, so new entries precede those
 /// that the patch does not name.
 fn arrange(
     entries: Vec<Value>,
@@ -288,7 +288,7 @@ fn arrange(
 ) -> Result<Vec<Value>, PatchProblem> {
     let in_order: Places<Option<&Value>> = order.iter().map(|entry| id_of(entry, key)).collect();
     let in_stored: Places<Option<&Value>> = stored.iter().map(|entry| id_of(entry, key)).collect();
-    // With its positions in the order and in the stored list.
+    // An entry with its positions in the order and in the stored list.
     type Placed = (Option<usize>, Option<usize>, Value);
     let placed = entries.into_iter().map(|entry| {
         let id = Some(keyed(&entry, key)?);

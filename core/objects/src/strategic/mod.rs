@@ -1,5 +1,5 @@
 //! Merge patches of JSON documents: strategic ones, which merge lists and maps by the rules of
-//! their fields, and plain ones.
+//! their fields, and plain JSON merge patches.
 //!
 //! Source: `util/strategicpatch` in Kubernetes' apimachinery.
 
@@ -9,16 +9,16 @@ use serde_json::Value;
 
 use crate::{Map, Places};
 
-/// The member with the action on its map or list entry: `delete` or `replace`.
+/// The member that states what to do with its map or list entry: `delete` or `replace`.
 const DIRECTIVE: &str = "$patch";
-/// The member with the keys of a map that are kept.
+/// The member that lists the keys to keep in a map.
 const RETAIN_KEYS: &str = "$retainKeys";
-/// The prefix of a member with the values to delete from a list.
+/// The prefix of a member that lists the values to delete from a list.
 const DELETE_FROM: &str = "$deleteFromPrimitiveList";
-/// The prefix of a member with the order of a list's entries.
+/// The prefix of a member that lists the order of a list's entries.
 const ELEMENT_ORDER: &str = "$setElementOrder";
 
-/// A patch that can't be applied.
+/// The reason why a patch can't be applied.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PatchProblem {
     /// A directive has a wrong form.
@@ -27,7 +27,7 @@ pub enum PatchProblem {
     /// The patch requests an unsupported merge.
     #[error("{0}")]
     Unsupported(&'static str),
-    /// Patch and document don't match. The text states why.
+    /// The patch and the document don't match, for this reason.
     #[error("{0}")]
     Unfit(String),
 }
@@ -39,7 +39,7 @@ const WRONG_DELETION: PatchProblem =
 const WRONG_ORDER: PatchProblem =
     PatchProblem::Malformed("invalid patch format of setElementOrder list");
 
-/// The known type of a merged value: a struct has known members, any other value has none.
+/// What is known about the type of a merged value. Only structs have known members.
 pub trait MergeRules: Copy {
     /// Returns Go's name of the struct; `None` if the value is not a struct and may have any
     /// member.
@@ -66,7 +66,7 @@ impl<R> MergeField<'_, R> {
     }
 }
 
-/// The type of a value. The values inside one of unknown type are unknown too.
+/// The type of a value, if it is known. If not, the types of the values inside are unknown, too.
 #[derive(Clone, Copy, Debug)]
 struct Of<R>(Option<R>);
 
@@ -147,7 +147,7 @@ fn merge_map<R: MergeRules>(target: &mut Map, patch: &Map, of: Of<R>) -> Result<
                 Some(order) => lists::order(target, member, Some(value), order, of)?,
             },
             Member::Deletion(list) => lists::delete(target, list, value)?,
-            // Handled with its list if the patch has that too.
+            // Handled with the list itself if the patch contains it.
             Member::Order(list) if !patch.contains_key(list) => {
                 lists::order(target, list, None, value, of)?;
             }

@@ -16,19 +16,19 @@ pub(super) const MARKER: &str = "kube-api-access-*";
 ///
 /// The name is taken out of a spec that has exactly one volume name of this form, which may occur
 /// more than once. It is taken only out of the list of volumes and the containers' mounts. Any
-/// other spec, for example one with a volume named `kube-api-access-*`, is kept unchanged. So
-/// putting the name back always restores a spec exactly.
+/// other spec, for example one with a volume named `kube-api-access-*`, is kept unchanged.
+/// Therefore, putting the name back always restores the spec exactly.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct TokenVolume([u8; 5]);
 
-/// A pod has eight bytes for an optional volume.
+/// A pod has room of eight bytes for an optional volume.
 const _: () = assert!(size_of::<Option<TokenVolume>>() <= 8);
 
 impl TokenVolume {
     /// The prefix of the names.
     pub const PREFIX: &str = "kube-api-access-";
 
-    /// The lists of containers in a pod spec.
+    /// The members of a pod spec that list containers.
     pub(super) const CONTAINERS: [&str; 3] =
         ["containers", "initContainers", "ephemeralContainers"];
 
@@ -50,7 +50,7 @@ impl TokenVolume {
         str::from_utf8(&self.0).expect("letters and digits are ASCII")
     }
 
-    /// Returns the volume whose name can be taken out of a pod spec.
+    /// Returns the volume whose name can be taken out of a pod spec; `None` if there is none.
     pub(super) fn find(spec: JsonValue<'_>) -> Option<TokenVolume> {
         let volumes = || names_in(spec.get("volumes"));
         let mut own = volumes().filter_map(TokenVolume::new);

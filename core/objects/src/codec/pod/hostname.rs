@@ -1,5 +1,5 @@
-//! Host names of pods: reading, setting and comparing them, whether the spec or the pod's names
-//! hold them.
+//! Host names of pods: reads, sets and compares them, whether they are in the spec or determined by
+//! the pod's names.
 
 use std::sync::Arc;
 
@@ -10,12 +10,12 @@ use crate::json::{JsonValue, Tape};
 use crate::{DecodeError, Hostname, Map, Pod, PodSpec};
 
 impl Pod {
-    /// Returns `spec.hostname` if it is kept outside the spec.
+    /// Returns `spec.hostname` if the pod's names determine it; otherwise `None`.
     pub fn own_hostname(&self) -> Option<&str> {
         self.hostname.resolve(&self.metadata)
     }
 
-    /// Returns `spec.hostname`. O(bytes of the spec) if it is in the spec.
+    /// Returns `spec.hostname`; `None` if it is absent. O(bytes of the spec) if the spec holds it.
     pub fn hostname(&self) -> Option<String> {
         if let Some(own) = self.own_hostname() {
             return Some(own.to_owned());
@@ -41,7 +41,7 @@ impl Pod {
         Ok(())
     }
 
-    /// Returns the members of the spec except `nodeName`, as trees. O(bytes).
+    /// Returns the members of the spec except `nodeName`, as JSON trees. O(bytes).
     pub fn spec_map(&self) -> Map {
         let mut members = self.spec.to_map(self.token_volume);
         if let Some(hostname) = self.own_hostname() {
@@ -59,7 +59,7 @@ impl Pod {
         look(Tape::new(&members).root())
     }
 
-    /// Reports whether the specs of two pods are equal.
+    /// Reports whether the specs of this pod and `other` are equal.
     pub fn has_spec_of(&self, other: &Pod) -> bool {
         if self.node_name != other.node_name {
             return false;
@@ -72,7 +72,7 @@ impl Pod {
         }
     }
 
-    /// Takes over the spec of another pod, which may have another `generateName`.
+    /// Copies the spec of another pod, whose `generateName` may differ.
     pub fn take_spec_of(&mut self, other: &Pod) {
         self.spec = Arc::clone(&other.spec);
         self.node_name.clone_from(&other.node_name);
@@ -82,7 +82,7 @@ impl Pod {
         if self.own_hostname() != hostname
             && let Some(hostname) = hostname
         {
-            // The spec was readable before.
+            // Does not fail, because the spec has been read before.
             let _ = self.set_hostname(hostname);
         }
     }

@@ -52,7 +52,7 @@ impl Resource for Pod {
     }
 }
 
-/// A pod spec as read. The members that belong to a single pod are kept apart from the shared spec.
+/// A pod spec after reading: the shared spec, and the members that belong to a single pod.
 #[derive(Default)]
 pub(super) struct ReadSpec {
     pub(super) spec: Arc<PodSpec>,
@@ -111,12 +111,12 @@ pub(super) fn put_spec(
 const KEPT_OUTSIDE: &str = "not allowed in a spec that pods share";
 
 impl PodSpec {
-    /// Returns the approximate number of bytes in memory.
+    /// Returns the approximate size of the spec in memory, in bytes.
     pub fn bytes(&self) -> usize {
         size_of::<PodSpec>() + self.members.as_str().len()
     }
 
-    /// Creates a pod spec with these members, all of which must be members that pods share.
+    /// Creates a pod spec from members that may be shared between pods.
     ///
     /// # Errors
     /// Fails if a member has a wrong type, and for `nodeName` and the name of a [`TokenVolume`],
@@ -142,8 +142,8 @@ impl PodSpec {
         PodSpec::of_members(Tape::new(&members).root(), name)
     }
 
-    /// Creates a pod spec with these members. Returns it with the volume whose name was taken out,
-    /// if there is one.
+    /// Creates a pod spec with these members. Also returns the pod's own service-account volume,
+    /// whose name is taken out of the spec, if there is one.
     ///
     /// # Errors
     /// Fails if a member has a wrong type, and for `nodeName`.
@@ -182,7 +182,7 @@ impl PodSpec {
         self.look(token_volume, |members| members.to_map())
     }
 
-    /// Returns the value of a member. O(bytes): use it only on rare paths.
+    /// Returns the value of a member; `None` if it is absent. O(bytes): use it only on rare paths.
     pub fn get(&self, name: &str) -> Option<Value> {
         self.members.get(name)
     }
@@ -315,7 +315,7 @@ fn takes_host_port(container: JsonValue<'_>) -> bool {
     any(container.get("ports"), is_taken)
 }
 
-/// Reports whether an affinity has more than preferences.
+/// Reports whether an affinity has required terms, not only preferences.
 fn has_required_terms(affinity: JsonValue<'_>) -> bool {
     let required = |kind| {
         affinity
@@ -357,7 +357,7 @@ impl SpecContainer {
     }
 }
 
-/// Writes the text of a spec without the name of the pod's own volume.
+/// Writes the text of a spec, with placeholders for the name of the pod's own volume.
 struct SpecText<'a> {
     out: &'a mut Writer,
     name: Option<&'a str>,
@@ -418,7 +418,7 @@ impl SpecText<'_> {
         self.object(item, |text, member, value| {
             if member == "name" && value.as_str() == text.name {
                 text.out.text(MARKER);
-                // Before the closing quote.
+                // The position before the closing quote.
                 let star = u32::try_from(text.out.len() - 2);
                 text.stars.push(star.expect("a spec has less than 4 GiB"));
             } else {

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::{Now, Time};
 
-/// Returns a string, or `<none>`.
+/// Returns `value` if it is a string that is not empty; otherwise `<none>`.
 pub fn or_none(value: Option<&Value>) -> Value {
     match value {
         Some(Value::String(text)) if !text.is_empty() => text.clone().into(),
@@ -14,7 +14,7 @@ pub fn or_none(value: Option<&Value>) -> Value {
     }
 }
 
-/// Returns the text at a JSON pointer; empty if there is none.
+/// Returns the string at a JSON pointer; empty if there is none.
 pub fn text<'v>(object: &'v Value, pointer: &str) -> &'v str {
     object
         .pointer(pointer)
@@ -27,13 +27,13 @@ pub fn number(object: &Value, pointer: &str) -> i64 {
     object.pointer(pointer).and_then(Value::as_i64).unwrap_or(0)
 }
 
-/// Returns the items of the list at a JSON pointer.
+/// Returns the items of the list at a JSON pointer; no items if there is no list.
 pub fn items<'v>(object: &'v Value, pointer: &str) -> impl DoubleEndedIterator<Item = &'v Value> {
     let list = object.pointer(pointer).and_then(Value::as_array);
     list.into_iter().flatten()
 }
 
-/// Returns the time since a timestamp, in the short form; `<unknown>` without one.
+/// Returns the time since a timestamp, in the short form; `<unknown>` if it is not a time.
 pub fn since(at: &Value, now: Now) -> String {
     let at = at.as_str().and_then(|text| text.parse::<Time>().ok());
     match at.and_then(|at| at.unix_nanos()) {
@@ -50,7 +50,7 @@ pub fn duration(seconds: i64) -> String {
     const HOUR: i64 = 60 * MINUTE;
     const DAY: i64 = 24 * HOUR;
     const YEAR: i64 = 365 * DAY;
-    // Two units if the smaller one still matters.
+    // Two units, unless the smaller one is zero.
     let two = |big: i64, big_unit: char, small: i64, small_unit: char| {
         let (whole, rest) = (seconds / big, seconds % big / small);
         match rest {
@@ -73,7 +73,8 @@ pub fn duration(seconds: i64) -> String {
     }
 }
 
-/// Returns the names or images of a pod template's containers, separated by commas.
+/// Returns the member `member` of each container in a pod template, e.g. the names, separated by
+/// commas.
 pub fn containers(object: &Value, member: &str) -> Value {
     let all = items(object, "/spec/template/spec/containers");
     let texts: Vec<&str> = all.filter_map(|one| one[member].as_str()).collect();

@@ -1,5 +1,5 @@
-//! Paths to values in an object, in the syntax of `kubectl`'s JSON paths, as far as definitions of
-//! custom kinds may use it: members, entries, all entries, and entries that have a member with a
+//! Paths to values in an object: the subset of `kubectl`'s JSON paths that definitions of custom
+//! kinds may use, which is members, entries, all entries, and entries that have a member with a
 //! given value.
 //!
 //! Source: `client-go/util/jsonpath` in Kubernetes.
@@ -19,7 +19,7 @@ enum Segment {
     /// An index, counted from the end if negative.
     Entry(i64),
     All,
-    /// The entries whose value at a path of members is this text.
+    /// The entries that have this string at a path of members.
     Where(Vec<String>, String),
 }
 
@@ -27,7 +27,7 @@ impl JsonPath {
     /// Parses a path.
     ///
     /// # Errors
-    /// Returns the reason why the path can't be parsed, and the place.
+    /// Returns why the path can't be parsed, and where.
     pub fn parse(text: &str) -> Result<JsonPath, String> {
         let mut segments = Vec::new();
         let inner = text.strip_prefix('{').and_then(|it| it.strip_suffix('}'));
@@ -61,7 +61,7 @@ impl JsonPath {
         &self.text
     }
 
-    /// Returns the members of the path if it has no other segments.
+    /// Returns the members of the path; `None` if the path has other segments.
     pub fn members(&self) -> Option<Vec<&str>> {
         let names = self.segments.iter().map(|segment| match segment {
             Segment::Member(name) => Some(name.as_str()),

@@ -56,10 +56,10 @@ pub(super) const COLUMNS: &[Column] = &[
 /// Source: `printPod` in Kubernetes.
 struct Summary {
     ready: usize,
-    /// Containers that run as long as the pod does, including sidecars.
+    /// The number of containers that run as long as the pod does, including sidecars.
     total: usize,
     restarts: i64,
-    /// When a container last ended before a restart.
+    /// When a container last ended before it was restarted.
     restarted: Option<Value>,
     reason: String,
 }
@@ -189,7 +189,7 @@ impl Summary {
     }
 }
 
-/// Returns how a container ended, in one word.
+/// Returns one word for how a container ended.
 fn ending(terminated: &Value) -> String {
     let reason = terminated["reason"].as_str().unwrap_or("");
     match number(terminated, "/signal") {
