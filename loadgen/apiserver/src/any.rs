@@ -1,5 +1,5 @@
 //! Stores of any kind, for the garbage collector and for requests whose kind is known only at run
-//! time; also the stores of kinds without a Rust type.
+//! time. Also holds the stores of kinds without a Rust type.
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;
@@ -25,27 +25,28 @@ use crate::{
     WatchOptions, builtin, errors, schemas,
 };
 
-/// A store whose kind is known only at run time. Its methods carry out the requests with the same
-/// names.
+/// A store whose kind is known only at run time. Each method carries out the request of the same
+/// name.
 pub(crate) trait AnyStore: Debug + Send + Sync {
     fn kind(&self) -> Kind;
     fn totals(&self) -> WriteTotals;
     /// See [`KindStore::restore`].
     fn restore(&self, objects: &[AnyObject], totals: WriteTotals, version: u64);
-    /// Notifies the services of the kind and the garbage collector of objects, as if they were new.
+    /// Tells the services of the kind and the garbage collector about objects, as if they were new.
     fn notify(&self, cluster: &Cluster, objects: &[AnyObject], now: Now);
     fn last_version(&self) -> u64;
     fn compact(&self);
     fn index_owners(&self);
     fn set_has_owners(&self);
 
-    /// Returns the namespaces of the objects with these UIDs. O(n).
+    /// Returns the namespaces of the objects of this kind with these UIDs. O(n).
     fn namespaces_of(&self, uids: &Places<&Uid>) -> HashMap<Uid, Str, RandomState>;
 
-    /// Returns the size of an object, if it exists, as [`Footprint`](crate::Footprint) counts it.
+    /// Returns the size of an object as [`Footprint`](crate::Footprint) counts it; `None` if there
+    /// is no such object.
     fn bytes(&self, namespace: &str, name: &str) -> Option<usize>;
 
-    /// Calls `read` with the metadata of an object, if it exists.
+    /// Calls `read` with the metadata of an object, if there is such an object.
     fn inspect_metadata(&self, namespace: &str, name: &str, read: &mut dyn FnMut(&ObjectMeta));
 
     /// See `gc::collect`.
@@ -53,7 +54,7 @@ pub(crate) trait AnyStore: Debug + Send + Sync {
     fn orphan_dependents(&self, cluster: &Cluster, key: &ObjectKey, now: Now);
     fn strip_owner(&self, cluster: &Cluster, key: &ObjectKey, owner: &Uid, now: Now);
 
-    /// Reads an object of the kind in one of its versions.
+    /// Reads an object of `kind`, a version of this kind.
     fn read(&self, kind: Kind, value: Value) -> Result<AnyObject, DecodeError>;
     fn create(
         &self,
@@ -262,7 +263,7 @@ impl<R: Strategy> AnyStore for KindStore<R> {
 }
 
 impl<R: Strategy> KindStore<R> {
-    /// Converts the object to this kind.
+    /// Checks that the object is of this store's kind, and converts it to its Rust type.
     fn owned(&self, object: AnyObject) -> Result<R, ApiError> {
         let found = object.kind();
         match object.downcast::<R>() {
@@ -281,12 +282,12 @@ impl<R: Strategy> KindStore<R> {
 /// The stores of the kinds without a Rust type.
 #[derive(Debug)]
 pub(crate) struct DynamicStores {
-    /// The state that all stores share.
+    /// The state that all stores of the cluster share.
     shared: Shared,
-    /// The added kinds, and the built-in kinds that have been used. A kind gets its store at its
-    /// first use.
+    /// The stores of the added kinds, and of the built-in kinds that have been used. A kind gets
+    /// its store at its first use.
     stores: RwLock<BTreeMap<Kind, LazyStore>>,
-    /// Whether an owner of a served kind is in this cluster or nowhere.
+    /// Whether an owner of a served kind exists in this cluster or not at all.
     holds_all_owners: AtomicBool,
 }
 
@@ -301,8 +302,8 @@ impl DynamicStores {
         }
     }
 
-    /// Returns the store of a kind, and the kind with the row that has the rules, which the
-    /// caller's may lack.
+    /// Returns the store of a kind, and the kind with the row that has the rules; the row of the
+    /// caller's kind may lack them. `None` if the kind is not served.
     fn get(&self, kind: Kind) -> Option<(Kind, LazyStore)> {
         let stores = self.stores.read().unwrap_or_else(PoisonError::into_inner);
         if let Some((known, store)) = stores.get_key_value(&kind) {
@@ -316,7 +317,7 @@ impl DynamicStores {
 
     fn make(&self, kind: Kind) -> KindStore<DynamicObject> {
         let store = KindStore::new(kind, &self.shared);
-        // Indexed from the first object on: other stores may be indexed already.
+        // Indexed from the first object on, because the other stores may be indexed already.
         store.index_owners();
         store
     }
@@ -337,7 +338,7 @@ impl DynamicStores {
             return Err(());
         }
         let mut stores = self.stores.write().unwrap_or_else(PoisonError::into_inner);
-        // The key must be the newest row.
+        // The key must refer to the newest row.
         let store = stores.remove_entry(&kind);
         if store
             .as_ref()
@@ -356,11 +357,11 @@ impl DynamicStores {
         stores.remove(&kind);
     }
 
-    /// Returns the kind that an owner reference names, if the cluster ever held an object of the
-    /// kind. The owner of an imported object may exist elsewhere, so the cluster can't know whether
-    /// it still exists, unless the cluster [holds all owners](Cluster::set_holds_all_owners).
+    /// Returns the kind that an owner reference names; `None` if the cluster never held an object
+    /// of the kind. Such an owner may exist elsewhere, so the cluster can't know whether it still
+    /// exists, unless the cluster [holds all owners](Cluster::set_holds_all_owners).
     fn kind_of(&self, owner: &OwnerReference) -> Option<Kind> {
-        // Relaxed: set once, before the requests that depend on it.
+        // Relaxed: set once, before the requests that depend on the flag.
         if self.holds_all_owners.load(Ordering::Relaxed) {
             let stores = self.stores.read().unwrap_or_else(PoisonError::into_inner);
             let added = stores.keys().copied();
@@ -404,9 +405,9 @@ impl Cluster {
         Ok(())
     }
 
-    /// Declares that an owner of a served kind is in this cluster or nowhere. Before this call, an
-    /// owner counts as existing if the cluster never held an object of its kind. So a cluster can
-    /// load objects without the owners of its workloads.
+    /// Declares that an owner of a served kind exists in this cluster or not at all. Before this
+    /// call, an owner counts as existing if the cluster never held an object of its kind, so that a
+    /// cluster can load objects without the owners of its workloads.
     pub fn set_holds_all_owners(&self) {
         // Relaxed: see `kind_of`.
         self.dynamic.holds_all_owners.store(true, Ordering::Relaxed);
@@ -423,7 +424,7 @@ impl Cluster {
     }
 
     fn typed_stores(&self) -> [&dyn AnyStore; Kind::TYPED.len()] {
-        // The order of `Kind::TYPED`.
+        // In the order of `Kind::TYPED`.
         [
             &self.namespaces,
             &self.nodes,
@@ -435,7 +436,7 @@ impl Cluster {
     }
 
     fn typed_store(&self, kind: Kind) -> Option<&dyn AnyStore> {
-        // Usually the same row.
+        // Usually both are the same row.
         let is_row = |known: &Kind| std::ptr::eq(known.row(), kind.row());
         let all = || Kind::TYPED.iter();
         let at = all()
@@ -503,8 +504,8 @@ impl Cluster {
         }
     }
 
-    /// Returns the kind that an owner reference names, if the cluster can know whether the owner
-    /// exists.
+    /// Returns the kind that an owner reference names; `None` if the cluster can't know whether
+    /// the owner exists.
     #[inline]
     pub(crate) fn kind_of(&self, owner: &OwnerReference) -> Option<Kind> {
         Kind::TYPED

@@ -58,11 +58,11 @@ impl Api<'_> {
         }
     }
 
-    /// Reads an object from JSON, without storing it.
+    /// Reads an object from JSON, without storing it. The inner error reports a member of a wrong
+    /// type, with its path.
     ///
-    /// 404 for the kind, or for a document that exceeds a [limit](limits::Exceeded). The inner
-    /// error is a member of a wrong type, with its path.
-    /// type with its path.
+    /// # Errors
+    /// 404 for the kind; the error of a document that exceeds a [limit](limits::Exceeded).
     pub fn read(&self, value: Value) -> Result<Result<AnyObject, DecodeError>, ApiError> {
         limits::check(&value)?;
         self.cluster
@@ -87,7 +87,8 @@ impl Api<'_> {
         self.cluster.with_store(self.kind, create)?
     }
 
-    /// Handles the effects of a write: definitions that were changed, or whose deletion can end.
+    /// Handles the effects of a write on definitions: those that changed, and those whose deletion
+    /// can end.
     fn written(&self, written: &AnyObject, now: Now) {
         self.noticed(written, now);
         self.cluster.end_definitions(now);
@@ -126,8 +127,8 @@ impl Api<'_> {
         Ok(created)
     }
 
-    /// Returns the approximate size of an object in memory in bytes; `None` if the object or its
-    /// kind does not exist. O(size of the fields that clients set); strings count by their length.
+    /// Returns the approximate size of an object in memory, in bytes; `None` if the object or its
+    /// kind does not exist. O(size of the fields that clients set); a string counts by its length.
     pub fn bytes(&self, namespace: &str, name: &str) -> Option<usize> {
         let bytes = |store: &dyn AnyStore| store.bytes(namespace, name);
         self.cluster.with_store(self.kind, bytes).ok().flatten()
@@ -333,14 +334,14 @@ impl Api<'_> {
         Ok(deletion)
     }
 
-    /// Deletes the objects that `select` admits, one after another, in one namespace or in all.
+    /// Deletes the objects that `select` accepts, one after another, in one namespace or in all.
     /// Returns them as they were before, as upstream does, sorted by namespace and name. O(n) in
-    /// all objects.
+    /// all objects of the kind.
     ///
     /// # Errors
-    /// 404 for the kind; as [`delete`](Api::delete), except for objects that disappear meanwhile;
-    /// 504 when the [time limit](time_limit) of the request is exceeded. Earlier deletions are not
-    /// undone.
+    /// 404 for the kind; the errors of [`delete`](Api::delete), except for objects that disappear
+    /// meanwhile; 504 when the [time limit](time_limit) of the request is exceeded. Earlier
+    /// deletions are not undone.
     pub fn delete_collection(
         &self,
         namespace: Option<&str>,

@@ -7,18 +7,18 @@ use crate::list::ListOptions;
 use crate::{Cluster, Plugin};
 use podstorm_objects::{DynamicObject, Kind};
 
-/// The annotations of a default class, the older one last.
+/// The annotations that mark a default class. The older one comes last.
 const IS_DEFAULT: [&str; 2] = [
     "storageclass.kubernetes.io/is-default-class",
     "storageclass.beta.kubernetes.io/is-default-class",
 ];
 
-/// The older annotation with a claim's class.
+/// The older annotation for the class of a claim.
 const OLD_CLASS: &str = "volume.beta.kubernetes.io/storage-class";
 
 impl Cluster {
-    /// Gives a new claim the default class if it names no class. A cluster that never had a class
-    /// pays for one flag.
+    /// Gives a new claim the default class if the claim has no class. A cluster that never had a
+    /// class only checks a flag.
     pub(crate) fn give_default_class(&self, claim: &mut DynamicObject) {
         let is_asked =
             self.seen.has_storage_classes() && self.has_plugin(Plugin::DefaultStorageClass);
@@ -40,7 +40,8 @@ impl Cluster {
         }
     }
 
-    /// Returns the newest default class; of equally new ones the first by name.
+    /// Returns the newest default class, of equally new ones the first by name; `None` if there is
+    /// none.
     fn default_storage_class(&self) -> Option<String> {
         let all = self.api(Kind::STORAGE_CLASS).list(&ListOptions::default());
         let all = all.map(|page| page.items).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! The strategy of kinds without a Rust type, which follows their rows.
+//! The strategy of kinds without a Rust type, which is determined by their rows.
 
 use compact_str::CompactString;
 use podstorm_objects::{
@@ -13,7 +13,7 @@ use crate::{Cluster, builtin, custom, errors, gated, limits, meta, schemas};
 
 const STATUS: &str = "status";
 
-/// Copies a member from the stored object.
+/// Copies a member from the stored object, or removes the member if the stored object lacks it.
 fn keep(new: &mut DynamicObject, old: &DynamicObject, member: &str) {
     match old.fields.get(member) {
         Some(stored) => drop(new.fields.insert(member.to_owned(), stored.clone())),
@@ -21,7 +21,7 @@ fn keep(new: &mut DynamicObject, old: &DynamicObject, member: &str) {
     }
 }
 
-/// Sets the fields of the status that are never absent.
+/// Sets the members of the status that are never absent.
 fn fill_status(object: &mut DynamicObject) {
     schemas::fill_member(object.kind(), STATUS, &mut object.fields);
     let first_phase = object.kind().row().rules.first_phase;
@@ -31,8 +31,8 @@ fn fill_status(object: &mut DynamicObject) {
     }
 }
 
-/// Returns the rules that an object breaks. If the object is too large after defaulting, that is
-/// the only one.
+/// Returns the rules that an object breaks. If the object is too large after defaulting, the only
+/// broken rule is that one.
 fn broken_rules(new: &DynamicObject, old: Option<&DynamicObject>) -> Vec<Cause> {
     if let Some(cause) = too_large(new) {
         return vec![cause];
@@ -145,7 +145,7 @@ impl Strategy for DynamicObject {
     }
 
     fn complete_existing(&mut self, number: &dyn Fn() -> u64) {
-        // A kind with `identify` has set these fields before validation.
+        // If a kind has `identify`, the fields were set before validation.
         if self.kind().row().rules.identify.is_none() {
             self.complete(number);
         }

@@ -1,6 +1,6 @@
 //! The error responses of the API server, with upstream's messages.
 //!
-//! Clients compare code, reason and causes. Messages appear in Events and conditions.
+//! Clients compare the code, the reason and the causes. Messages appear in Events and conditions.
 
 use std::fmt::Display;
 
@@ -9,13 +9,13 @@ use podstorm_objects::{ApiError, Cause, Details, Kind, ObjectMeta, Reason, Resou
 use crate::Places;
 use crate::limits::BYTES_MAX;
 
-/// The total size in bytes at which the list of an object's problems ends. All problems of a large
-/// list would be many times as large as the request.
+/// The total size in bytes beyond which no more problems of an object are listed. All problems of a
+/// large list would be many times as large as the request.
 pub(crate) const CAUSES_BYTES_MAX: usize = BYTES_MAX;
 /// The retry delay of errors that have one, in seconds.
 const RETRY_AFTER_SECONDS: u32 = 1;
 
-/// Adds the object, with the resource of its kind, to an error.
+/// Adds the object's name and the resource of its kind to an error.
 fn about(error: ApiError, kind: Kind, name: &str) -> ApiError {
     error.with_details(Details {
         name: name.to_owned(),
@@ -67,7 +67,7 @@ pub fn unsupported(accepted: &str) -> ApiError {
     ApiError::status(415, Reason::Other("UnsupportedMediaType".into()), message)
 }
 
-/// A 409: the name is taken. `terminating` tells whether the existing object is being deleted.
+/// A 409: the name is taken. `terminating` states whether the existing object is being deleted.
 pub fn already_exists(kind: Kind, name: &str, terminating: bool) -> ApiError {
     let prefix = if terminating {
         "object is being deleted: "
@@ -112,27 +112,27 @@ pub fn stale(kind: Kind, name: &str) -> ApiError {
     conflict(&kind.group_resource(), name, why)
 }
 
-/// A 500: a version is not a number. Upstream gives no reason.
+/// A 500: a resource version is not a number. Upstream gives no reason.
 pub fn unreadable_version(version: &str) -> ApiError {
     let message = format!("strconv.ParseUint: parsing {version:?}: invalid syntax");
     ApiError::status(500, Reason::Other(String::new()), message)
 }
 
-/// A 409: the object has another UID than requested.
+/// A 409: the object has a different UID than the request expects.
 pub fn uid_mismatch(resource: &str, name: &str, wanted: &Uid, found: &Uid) -> ApiError {
     let why =
         format!("Precondition failed: UID in precondition: {wanted}, UID in object meta: {found}");
     conflict(resource, name, &why)
 }
 
-/// A 409: a `PUT` names another UID than the object's. Upstream's storage includes its key.
+/// A 409: a `PUT` has a different UID than the object. Upstream's storage adds its key.
 pub fn put_uid_mismatch(kind: Kind, object: &ObjectMeta, wanted: &Uid) -> ApiError {
     let found = &object.uid;
     let why = format!("UID in precondition: {wanted}, UID in object meta: {found}");
     stored_otherwise(kind, object, &why)
 }
 
-/// A 409: a request names another version than the object's. Upstream's storage includes its key.
+/// A 409: a request has a different version than the object. Upstream's storage adds its key.
 pub fn put_version_mismatch(kind: Kind, object: &ObjectMeta, wanted: &ResourceVersion) -> ApiError {
     let found = &object.resource_version;
     let why = format!(
@@ -161,7 +161,7 @@ fn stored_otherwise(kind: Kind, object: &ObjectMeta, precondition: &str) -> ApiE
     conflict(&kind.group_resource(), name, &why)
 }
 
-/// A 409: a deletion names another UID than the object's.
+/// A 409: a deletion expects a different UID than the object's.
 pub fn deletion_uid_mismatch(kind: Kind, name: &str, wanted: &Uid, found: &Uid) -> ApiError {
     let why = format!(
         "the UID in the precondition ({wanted}) does not match the UID in record ({found}). The \
@@ -170,7 +170,7 @@ pub fn deletion_uid_mismatch(kind: Kind, name: &str, wanted: &Uid, found: &Uid) 
     deletion_conflict(kind, name, &why)
 }
 
-/// A 409: a deletion names another version than the object's.
+/// A 409: a deletion expects a different version than the object's.
 pub fn deletion_version_mismatch(
     kind: Kind,
     name: &str,
@@ -184,7 +184,7 @@ pub fn deletion_version_mismatch(
     deletion_conflict(kind, name, &why)
 }
 
-/// A 409 that names the kind instead of the resource, as upstream does here.
+/// A 409 that contains the kind instead of the resource, as upstream does here.
 fn deletion_conflict(kind: Kind, name: &str, why: &str) -> ApiError {
     let resource = match kind.group() {
         "" => kind.name().to_owned(),
@@ -196,22 +196,22 @@ fn deletion_conflict(kind: Kind, name: &str, why: &str) -> ApiError {
 /// A 422: the object breaks these rules. The message joins them like upstream's error list.
 ///
 /// # Panics
-/// If there are no causes.
+/// Panics if there are no causes.
 pub fn invalid(kind: Kind, name: &str, causes: Vec<Cause>) -> ApiError {
     invalid_of((kind.name(), kind.group()), name, causes)
 }
 
-/// Like [`invalid`], for something without a [`Kind`]: by its name and group.
+/// Like [`invalid`], for a name and a group instead of a [`Kind`].
 ///
 /// # Panics
-/// If there are no causes.
+/// Panics if there are no causes.
 pub fn invalid_of((kind, group): (&str, &str), name: &str, causes: Vec<Cause>) -> ApiError {
     assert!(
         !causes.is_empty(),
         "an invalid object has at least one cause"
     );
     let text = |cause: &Cause| format!("{}: {}", cause.field, cause.message);
-    // A repeated problem is reported once.
+    // The message contains a repeated problem only once.
     let mut texts: Places<String> = Places::default();
     for text in causes.iter().map(text) {
         if !texts.contains(&text) {
@@ -245,8 +245,8 @@ pub(crate) fn bytes_of(cause: &Cause) -> usize {
     NAMES + cause.field.len() + cause.message.len()
 }
 
-/// A 422: a `PUT` must name a version for this kind but does not. Upstream names the resource here
-/// instead of the kind.
+/// A 422: a `PUT` of this kind must contain a version but does not. Upstream names the resource
+/// here instead of the kind.
 pub fn version_needed(kind: Kind, name: &str) -> ApiError {
     let cause = invalid_value(
         "metadata.resourceVersion",
@@ -261,7 +261,7 @@ pub fn version_needed(kind: Kind, name: &str) -> ApiError {
     about(ApiError::status(422, Reason::Invalid, message), kind, name).with_cause(cause)
 }
 
-/// A 403: the namespace is being deleted.
+/// A 403: the namespace is being deleted, so nothing can be created in it.
 pub fn namespace_terminating(kind: Kind, name: &str, namespace: &str) -> ApiError {
     let why = format!(
         "unable to create new content in namespace {namespace} because it is being terminated"
@@ -280,14 +280,14 @@ pub fn forbidden(kind: Kind, name: &str, why: &str) -> ApiError {
     about(error, kind, name)
 }
 
-/// A 410: the history no longer reaches back to `version`. `oldest` is the oldest available
-/// version.
+/// A 410: the history no longer reaches back to `version`. `oldest` is the oldest version that is
+/// still available.
 pub fn expired(version: u64, oldest: u64) -> ApiError {
     let message = format!("too old resource version: {version} ({oldest})");
     ApiError::status(410, Reason::Expired, message)
 }
 
-/// A 410: a list can't be continued at its version. The token continues it in the newest state.
+/// A 410: a list can't continue at its version. The token continues the list in the newest state.
 ///
 /// Source: `inconsistentContinue` in `storage/etcd3/errors.go` of Kubernetes' apiserver.
 pub fn continue_expired(continue_token: String) -> ApiError {
@@ -309,7 +309,7 @@ pub fn internal(problem: impl std::fmt::Display) -> ApiError {
     ApiError::status(500, Reason::InternalError, message)
 }
 
-/// A 504: the server has not reached this version.
+/// A 504: the server has not reached this version yet.
 pub fn version_too_large(version: u64, current: u64) -> ApiError {
     let message = format!("Timeout: Too large resource version: {version}, current: {current}");
     ApiError::status(504, Reason::Timeout, message)
@@ -335,7 +335,7 @@ pub fn required(field: impl Into<String>, detail: &str) -> Cause {
     }
 }
 
-/// A cause of a 422: a field has an invalid value. A `value` that is a string is quoted.
+/// A cause of a 422: a field has an invalid value. If `value` is a string, it is quoted.
 pub fn invalid_value(field: impl Into<String>, value: &serde_json::Value, detail: &str) -> Cause {
     let colon = if detail.is_empty() { "" } else { ": " };
     let message = format!("Invalid value: {value}{colon}{detail}");
@@ -346,7 +346,7 @@ pub fn invalid_value(field: impl Into<String>, value: &serde_json::Value, detail
     }
 }
 
-/// Like [`invalid_value`], for cases where upstream prints the problem in place of the value.
+/// Like [`invalid_value`], where upstream prints the problem in place of the value.
 pub fn problem(field: impl Into<String>, problem: &str) -> Cause {
     Cause {
         reason: "FieldValueInvalid".into(),

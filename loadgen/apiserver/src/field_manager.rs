@@ -1,4 +1,4 @@
-//! Field managers: clients that own fields of an object, and the recorder of this ownership.
+//! Field managers: clients that own fields of an object, and the interface that records this.
 
 use std::fmt::Debug;
 
@@ -7,12 +7,12 @@ use serde_json::Value;
 
 /// Records the owners of written fields (`metadata.managedFields`).
 pub trait FieldManager: Debug + Sync {
-    /// Called with an object before it is written, as the client sent it but with defaults, and
-    /// with the stored object. Called again if another writer was faster.
+    /// Called with an object before it is written, and with the stored object. The object is as the
+    /// client sent it, but with defaults. Called again if another writer was faster.
     fn written(&self, old: Option<&dyn Object>, new: &mut dyn Object);
 
-    /// Returns the kind that the request names, which may be another version of the stored kind. It
-    /// determines how often metadata is validated.
+    /// Returns the kind in the request, which may be another version of the stored kind. It
+    /// determines how often the metadata is validated.
     fn kind(&self) -> Option<Kind> {
         None
     }
@@ -27,16 +27,16 @@ pub trait FieldManager: Debug + Sync {
         Ok(())
     }
 
-    /// Adds the empty fields that clients see to the document of a stored object: a patch may refer
-    /// to them.
+    /// Adds the empty fields that clients see to the document of a stored object, because a patch
+    /// may refer to them.
     fn complete(&self, _document: &mut Value) {}
 
-    /// Like [`written`](FieldManager::written), for a status that the server itself writes because
-    /// of the request.
+    /// Like [`written`](FieldManager::written), for a status that the server itself writes as a
+    /// result of the request.
     fn written_by_server(&self, old: Option<&dyn Object>, new: &mut dyn Object);
 }
 
-/// The manager for writes by the server itself because of a client's request.
+/// The manager for the writes that the server itself makes as a result of a client's request.
 #[derive(Debug)]
 pub(crate) struct ByServer<'a>(pub(crate) &'a dyn FieldManager);
 
@@ -50,5 +50,5 @@ impl FieldManager for ByServer<'_> {
     }
 }
 
-/// The manager that records ownership. `None` for writes of controllers in this process.
+/// The manager that records ownership; `None` for writes by controllers in this process.
 pub(crate) type Manager<'a> = Option<&'a dyn FieldManager>;

@@ -1,9 +1,10 @@
-//! The finalizers in a namespace's spec, which keep the namespace until it is empty, and its phase.
+//! The finalizers in a namespace's spec, which keep the namespace until it is empty, and the phase
+//! in its status.
 
 use podstorm_objects::Namespace;
 use serde_json::{Value, json};
 
-/// Reports whether the namespace has such finalizers.
+/// Reports whether the spec of the namespace has finalizers.
 pub(crate) fn is_held(namespace: &Namespace) -> bool {
     let spec = namespace.fields.get("spec");
     let finalizers = spec.and_then(|spec| spec.get("finalizers"));
@@ -19,7 +20,7 @@ pub(crate) fn phase(namespace: &Namespace) -> &str {
     phase.and_then(Value::as_str).unwrap_or("")
 }
 
-/// Adds the namespace controller's finalizer.
+/// Adds the namespace controller's finalizer to the spec.
 pub(crate) fn add(namespace: &mut Namespace) {
     if namespace.finalizers().contains(&Namespace::KUBERNETES) {
         return;

@@ -1,4 +1,4 @@
-//! Latencies: distributions of durations, and samplers with a seed.
+//! Latencies: distributions of durations, and seeded samplers.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -35,7 +35,7 @@ impl Latency {
 pub struct LatencySampler {
     latency: Latency,
     random: fastrand::Rng,
-    /// The mean of the logarithm of a log-normal distribution; `sigma` is its standard deviation.
+    /// The mean of the logarithm in a log-normal distribution. `sigma` is the standard deviation.
     mu: f64,
     sigma: f64,
 }
@@ -84,7 +84,7 @@ impl LatencySampler {
             Latency::Uniform(low, _) => low.max(0),
             Latency::Lognormal { p50, .. } if p50 <= 0 => 0,
             Latency::Lognormal { .. } => {
-                // Rounded, because a median of 8 would give 7.99…; the cast saturates.
+                // Rounded, because a median of 8 would otherwise give 7.99…; the cast saturates.
                 (self.mu + self.sigma * self.normal()).exp().round() as i64
             }
         }

@@ -1,7 +1,7 @@
 //! An in-memory Kubernetes API server for tests of controllers: one process, no network, no etcd.
-//! It gives the guarantees that controllers depend on: resource versions and optimistic
-//! concurrency, list and watch, defaulting and validation, graceful deletion, finalizers, garbage
-//! collection, namespaces, quota, `/status` and `/scale`.
+//! It provides what controllers depend on: resource versions and optimistic concurrency, list and
+//! watch, defaulting and validation, graceful deletion, finalizers, garbage collection, namespaces,
+//! quota, `/status` and `/scale`.
 //!
 //! ```
 //! use podstorm_apiserver::{Cluster, ClusterOptions, WatchFrom, WatchOptions};
@@ -37,7 +37,7 @@
 //! ```
 //!
 //! Every method takes `&self` and may be called from any thread. Methods read no clock: the time is
-//! an argument, `now`. Objects are `Arc`s that the store, its watches and all callers share. Equal
+//! the argument `now`. Objects are `Arc`s that the store, its watches and all callers share. Equal
 //! seeds and equal sequences of calls give equal objects, versions and events.
 //!
 //! A write is prepared on a private copy and without a lock: admission (the namespace exists),
@@ -153,7 +153,7 @@ use store::observe::Observed;
 use store::owners::OwnerIndex;
 use store::primitives::AtomicU64;
 
-/// A closure that wakes a waiting task.
+/// A closure that wakes a task.
 pub type Waker = Arc<dyn Fn() + Send + Sync>;
 
 /// A request as the admission hook sees it.
@@ -174,33 +174,33 @@ pub type Admission = Arc<dyn Fn(&AdmissionRequest<'_>) -> Result<(), ApiError> +
 /// Options of a cluster.
 #[derive(Clone, Default)]
 pub struct ClusterOptions {
-    /// The seed of UIDs and generated names.
+    /// The seed for UIDs and generated names.
     pub seed: u64,
-    /// The number of past events that each kind keeps for watches.
+    /// How many past events each kind keeps for watches.
     pub history: History,
     /// The caller's admission policy. Called before every create, after the namespace check.
     pub admission: Option<Admission>,
-    /// Keeps older states, as far back as `history` reaches, for
-    /// [`list_as_of`](Cluster::list_as_of) and [`WatchFrom::InitialAsOf`]. The cost is a pointer
+    /// Whether past states are kept, as far back as `history` reaches, for
+    /// [`list_as_of`](Cluster::list_as_of) and [`WatchFrom::InitialAsOf`]. This costs a pointer
     /// per event, and each event keeps the previous version of its object alive.
     pub keeps_past: bool,
-    /// An observer of every commit. Without an observer this costs nothing.
+    /// An observer of every commit. No observer means no cost.
     pub observer: Option<Arc<dyn CommitObserver>>,
-    /// Turns the garbage collector off, for a cluster whose client collects garbage: dependents
-    /// outlive their owner, and the finalizers `orphan` and `foregroundDeletion` stay until a
+    /// Turns the garbage collector off because a client collects the garbage: dependents
+    /// outlive their owner, and the finalizers `orphan` and `foregroundDeletion` stay until the
     /// client removes them.
     pub leaves_garbage: bool,
     /// Leaves the recount of quotas to a client. Creates and updates are still charged, but
-    /// deletions release nothing, and a quota without limits in its status refuses nothing.
+    /// deletions release nothing, and a quota whose status has no limits refuses nothing.
     pub leaves_quotas: bool,
     /// Whether the garbage collector writes Events about owner references to another namespace.
     pub records_gc_events: bool,
-    /// Refuses privileged containers in pods and pod templates, like a Kubernetes server with
+    /// Refuses privileged containers in pods and pod templates, like kube-apiserver with
     /// `--allow-privileged=false`.
     pub forbids_privileged: bool,
-    /// Whether pods that controllers create from templates are [admitted](Cluster::admit_pod) like
-    /// the pods of other clients. Admission sets a priority and tolerations, which only clients
-    /// read.
+    /// Whether the pods that controllers create from templates are [admitted](Cluster::admit_pod)
+    /// like the pods of other clients. Admission sets the priority and tolerations, which only
+    /// clients read.
     pub admits_templates: bool,
     /// The enabled admission plugins.
     pub plugins: Plugins,
@@ -237,7 +237,7 @@ impl fmt::Debug for ClusterOptions {
 #[derive(Debug)]
 pub struct Cluster {
     options: ClusterOptions,
-    /// The last resource version; each commit of any kind takes the next one.
+    /// The last resource version. Each commit, of any kind, takes the next one.
     version: Arc<AtomicU64>,
     names: IdentityGenerator,
     owners: Arc<OwnerIndex>,
@@ -292,15 +292,15 @@ impl Cluster {
         }
     }
 
-    /// Returns the last resource version that the server has assigned, 0 before the first write.
+    /// Returns the last resource version that the server has assigned; 0 before the first write.
     pub fn resource_version(&self) -> u64 {
         // Relaxed: a snapshot that orders nothing; the version of a list is exact.
         self.version.load(Ordering::Relaxed)
     }
 
-    /// Returns the version of the last write of this kind, 0 before the first. A watch of the kind
-    /// reaches this version by events alone. To reach a list's version, which is that of the whole
-    /// server, it may need a bookmark.
+    /// Returns the version of the last write of this kind; 0 before the first. A watch of the kind
+    /// reaches this version by events alone. To reach the version of a list, which is that of the
+    /// whole server, the watch may need a bookmark.
     pub fn last_version<R: ClusterResource>(&self) -> u64 {
         R::store(self).log().last_version()
     }
@@ -317,7 +317,7 @@ impl Cluster {
         counts
     }
 
-    /// Returns the totals of pods, which are also part of [`write_counts`](Cluster::write_counts).
+    /// Returns the totals of pods, which [`write_counts`](Cluster::write_counts) includes as well.
     /// Takes one short lock.
     pub fn pod_totals(&self) -> PodTotals {
         PodTotals::from_writes(&self.pods.totals())

@@ -1,17 +1,17 @@
-//! Limits on the depth and size of documents, whatever makes them grow: patches, defaults,
-//! conversions, server-side apply. A document within the limits can be read back from its JSON,
-//! alone or in a List.
+//! Limits on the depth and size of documents, regardless of what makes them grow: patches,
+//! defaults, conversions, server-side apply. A document within the limits can be read back from its
+//! JSON, by itself or in a List.
 
 use std::fmt::Display;
 
 use podstorm_objects::{ApiError, Map, Reason};
 use serde_json::Value;
 
-/// The maximum nesting of lists and objects in a text to read, as in `serde_json`.
+/// The maximum nesting of lists and objects in a text that is read, as in `serde_json`.
 pub const READ_DEPTH_MAX: usize = 127;
 /// The maximum nesting of lists and objects in an object, except in its `managedFields`: that of a
-/// readable text, less 2 for the List around the object and 5 by which `managedFields` nest deeper
-/// than the fields that they name.
+/// readable text, less 2 for the List around the object, and less 5 because `managedFields` nest by
+/// so much deeper than the fields that they name.
 pub const DEPTH_MAX: usize = READ_DEPTH_MAX - 2 - OWNERS_DEPTH;
 /// `metadata`, `managedFields`, the entry, `fieldsV1`, and the empty object of the innermost field.
 const OWNERS_DEPTH: usize = 5;
@@ -35,7 +35,7 @@ pub enum Exceeded {
         "Request entity too large: limit is {BYTES_MAX}: the object would have more bytes as JSON"
     )]
     Bytes,
-    /// The copies of a patch have this many bytes, which is too many.
+    /// The copies of a patch have this many bytes in total, which is too many.
     #[error(
         "Unable to complete the copy, the accumulated size increase of copy is {0}, exceeding the limit {BYTES_MAX}"
     )]
@@ -64,8 +64,8 @@ impl From<Exceeded> for ApiError {
     }
 }
 
-/// The budget for everything that makes the document of one request grow. Charge it before each
-/// growth.
+/// The budget for everything that makes the document of one request grow. Growth must be charged
+/// before it happens.
 #[derive(Debug, Default)]
 pub struct Growth {
     grown: usize,
@@ -101,7 +101,7 @@ impl Growth {
         self.shift(before - left)
     }
 
-    /// Charges the list entries that an insertion or removal shifts.
+    /// Charges the entries that an insertion into a list, or a removal, shifts.
     ///
     /// # Errors
     /// Too many bytes were moved.
@@ -119,9 +119,9 @@ impl Growth {
     }
 }
 
-/// Items that a response lists, such as paths of fields, up to [`BYTES_MAX`] bytes in total. A name
-/// of megabytes is part of the path of everything below it, so the paths of a small document can be
-/// a million times as large.
+/// Items that a response lists, such as paths of fields, up to [`BYTES_MAX`] bytes in total. The
+/// limit matters because a name of megabytes is part of the path of everything below it, so the
+/// paths of a small document can be a million times as large.
 #[derive(Debug, Default)]
 pub struct Listed {
     all: Vec<String>,
@@ -129,7 +129,7 @@ pub struct Listed {
 }
 
 impl Listed {
-    /// Adds an item if there is room. An item that is not added is not formatted.
+    /// Adds an item if there is room. Otherwise the item is not even formatted.
     pub fn push(&mut self, text: impl Display) {
         if !self.is_full() {
             let text = text.to_string();
@@ -155,7 +155,7 @@ impl Listed {
     }
 }
 
-/// Returns the levels left below this many parents.
+/// Returns how many levels may be nested below `parents` levels.
 fn room_below(parents: usize) -> Result<usize, Exceeded> {
     // `managedFields` may be nested deeper, and only [`check`] knows where they are.
     (DEPTH_MAX + OWNERS_DEPTH)
@@ -163,8 +163,8 @@ fn room_below(parents: usize) -> Result<usize, Exceeded> {
         .ok_or(Exceeded::Depth)
 }
 
-/// Checks the document of an object that a request has produced. O(size), recursing as deep as the
-/// limit allows.
+/// Checks the document of an object that a request has produced. O(size); recurses at most as deep
+/// as the limit allows.
 ///
 /// # Errors
 /// The document is too deep or too large.
@@ -204,15 +204,15 @@ fn each_member(
     mut each: impl FnMut(&str, &Value, &mut usize) -> Result<(), Exceeded>,
 ) -> Result<(), Exceeded> {
     for (name, value) in members {
-        // Two quotes, a colon, and a comma or the brace.
+        // Two quotes, a colon, and a comma or the closing brace.
         take(left, name.len() + 4)?;
         each(name, value, left)?;
     }
     Ok(())
 }
 
-/// Subtracts the size of a value as JSON, without escapes, from the bytes left. Recurses only as
-/// deep as the limit allows.
+/// Subtracts the size of a value as JSON, ignoring escapes, from the bytes left. Recurses at most
+/// as deep as the limit allows.
 fn measure(value: &Value, depth: usize, left: &mut usize) -> Result<(), Exceeded> {
     let below = || depth.checked_sub(1).ok_or(Exceeded::Depth);
     match value {

@@ -1,4 +1,4 @@
-//! The rules of metadata for all kinds.
+//! The rules of metadata that apply to all kinds.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ pub(super) const ORPHAN: &str = "orphan";
 /// The finalizer that keeps an object until its blocking dependents are deleted.
 pub(super) const FOREGROUND: &str = "foregroundDeletion";
 
-/// Reports whether the object has the finalizer.
+/// Reports whether the object has this finalizer.
 #[inline]
 pub(super) fn has_finalizer(metadata: &ObjectMeta, finalizer: &str) -> bool {
     metadata
@@ -27,7 +27,8 @@ pub(super) fn has_finalizer(metadata: &ObjectMeta, finalizer: &str) -> bool {
         .any(|other| &**other == finalizer)
 }
 
-/// Reports whether the object is removed with its last finalizer.
+/// Reports whether the object is being deleted and has no grace period left, so that it is removed
+/// with its last finalizer.
 pub(super) fn is_past_grace(metadata: &ObjectMeta) -> bool {
     metadata.is_deleting() && metadata.deletion_grace_period_seconds.get().unwrap_or(0) == 0
 }
@@ -48,7 +49,7 @@ pub(super) fn drop_repeated_owners(owners: &mut OwnerReferences) {
     }
 }
 
-/// Removes `selfLink`, which servers no longer keep.
+/// Removes `selfLink`, which servers no longer store.
 pub(super) fn drop_self_link(metadata: &mut ObjectMeta) {
     const SELF_LINK: &str = "selfLink";
     if !metadata.rest.is_empty() && metadata.rest.get(SELF_LINK).is_some() {
@@ -112,10 +113,10 @@ pub(super) fn prepare_for_update(new: &mut ObjectMeta, old: &ObjectMeta) {
     }
 }
 
-/// The field of the metadata with the owners of fields.
+/// The member of the metadata that records the owners of fields.
 const MANAGED: &str = "managedFields";
 
-/// Returns the rest of one object's metadata with the field owners of another's.
+/// Returns `rest`, the unread metadata of one object, with the field owners of another object.
 pub(super) fn with_managed_fields(rest: &Rest, of: &Rest) -> Rest {
     match of.get(MANAGED) {
         Some(managed) => rest.with(MANAGED, managed),
@@ -133,7 +134,7 @@ pub(super) fn keep_managed_fields(new: &mut ObjectMeta, old: &ObjectMeta) {
     }
 }
 
-/// Reports whether all validated fields are shared with the stored object.
+/// Reports whether all fields that validation checks are shared with the stored object.
 pub(super) fn is_shared(new: &ObjectMeta, old: &ObjectMeta) -> bool {
     let finalizers = match (&new.finalizers, &old.finalizers) {
         (None, None) => true,
@@ -143,7 +144,7 @@ pub(super) fn is_shared(new: &ObjectMeta, old: &ObjectMeta) -> bool {
     finalizers && is_shared_but_finalizers(new, old)
 }
 
-/// Reports whether all validated fields equal the old ones, except for removed finalizers.
+/// Reports whether all fields that validation checks are unchanged, except for removed finalizers.
 pub(super) fn only_lost_finalizers(new: &ObjectMeta, old: &ObjectMeta) -> bool {
     let before = old.finalizers();
     new.finalizers().iter().all(|it| before.contains(it))
@@ -158,7 +159,7 @@ fn is_shared_but_finalizers(new: &ObjectMeta, old: &ObjectMeta) -> bool {
         && same_owners(&new.owner_references, &old.owner_references)
 }
 
-/// Validates the change from `old` to `new`, both after preparation.
+/// Validates the change from `old` to `new`, both after preparation. Appends to `causes`.
 pub(super) fn validate_update(new: &ObjectMeta, old: &ObjectMeta, causes: &mut Vec<Cause>) {
     let mut immutable = |field: &str, same: bool, value: &dyn Fn() -> Value| {
         if !same {
@@ -182,7 +183,7 @@ pub(super) fn validate_update(new: &ObjectMeta, old: &ObjectMeta, causes: &mut V
             .collect();
         if !added.is_empty() {
             let added: Vec<String> = added.iter().map(|name| format!("{name:?}")).collect();
-            // As Go prints a list.
+            // Formatted as Go prints a list.
             let detail = format!(
                 "no new finalizers can be added if the object is being deleted, found new \
                  finalizers []string{{{}}}",
@@ -197,10 +198,10 @@ fn time(time: Time) -> Value {
     time.unix_seconds().map_or(Value::Null, Value::from)
 }
 
-/// Returns the version that a writer names, as a number; `None` if it names none.
+/// Returns the version that a writer expects, as a number; `None` if it expects none.
 ///
 /// # Errors
-/// The version itself if it is not a number.
+/// Returns the version itself if it is not a number.
 pub(super) fn named_version(version: &ResourceVersion) -> Result<Option<u64>, &ResourceVersion> {
     match version {
         ResourceVersion::Unset => Ok(None),

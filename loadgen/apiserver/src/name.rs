@@ -1,7 +1,7 @@
 //! Generation of UIDs, and of names for `generateName`.
 //!
-//! Both are computed from the seed and a counter by a mixing function. So equal sequences of calls
-//! give equal objects, and threads share no generator state except the counter.
+//! Both are computed from the seed and a counter with a mixing function. Therefore, equal sequences
+//! of calls give equal objects, and threads share no generator state except the counter.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -12,10 +12,10 @@ use podstorm_objects::Uid;
 /// easily misread.
 const ALPHABET: &[u8; 27] = b"bcdfghjklmnpqrstvwxz2456789";
 
-/// The number of characters appended to the prefix.
+/// The number of random characters after the prefix.
 const SUFFIX_LEN: usize = 5;
 
-/// The maximum length of the prefix: a generated name is a DNS label of at most 63 bytes.
+/// The maximum length of the prefix, because a generated name is a DNS label of at most 63 bytes.
 const PREFIX_LEN_MAX: usize = 63 - SUFFIX_LEN;
 
 /// The number of attempts at a generated name before the create is refused.
@@ -25,7 +25,7 @@ pub(super) const NAME_ATTEMPTS: u32 = 8;
 #[derive(Debug)]
 pub(super) struct IdentityGenerator {
     seed: u64,
-    /// The counter. Relaxed: the numbers must differ, their order does not matter.
+    /// The number of draws. Relaxed: the numbers must differ, but their order does not matter.
     drawn: AtomicU64,
     /// The number of calls of [`number`](Self::number). Relaxed for the same reason.
     numbered: AtomicU64,
@@ -49,7 +49,7 @@ impl IdentityGenerator {
         }
     }
 
-    /// Returns a number that was never returned before: 0, 1, 2 and so on.
+    /// Returns a number that was not returned before: 0, 1, 2 and so on.
     pub(super) fn number(&self) -> u64 {
         self.numbered.fetch_add(1, Ordering::Relaxed)
     }
@@ -80,7 +80,7 @@ impl Draw {
         Uid::from_u128(bits & !(0xfu128 << 76) & !(0x3u128 << 62) | version | variant)
     }
 
-    /// Returns the name for an attempt: the first 58 bytes of the prefix and five characters.
+    /// Returns the name of an attempt: the first 58 bytes of the prefix, and five characters.
     pub(super) fn name(self, prefix: &str, attempt: u32) -> CompactString {
         let mut end = prefix.len().min(PREFIX_LEN_MAX);
         while !prefix.is_char_boundary(end) {
@@ -89,7 +89,7 @@ impl Draw {
         let mut bits = mix(self.base.wrapping_add(u64::from(attempt) + 1));
         let mut suffix = [0u8; SUFFIX_LEN];
         for byte in &mut suffix {
-            // 27 does not divide 2^64: the bias is below 10^-11 for the fifth character.
+            // 27 does not divide 2^64, but the bias is below 10^-11 even for the fifth character.
             *byte = ALPHABET[(bits % 27) as usize];
             bits /= 27;
         }
@@ -100,7 +100,7 @@ impl Draw {
     }
 }
 
-/// 2^64 divided by the golden ratio. Its multiples are spread evenly.
+/// 2^64 divided by the golden ratio. The multiples of this number are spread evenly.
 const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
 
 /// The final step of a 64-bit mixing generator: every input bit changes half of the output bits.

@@ -13,11 +13,12 @@ use serde_json::{Map, Value};
 use crate::defaulting::{Fill, Within};
 use crate::{Cluster, builtin, errors};
 
-/// The annotation that lists the defaults that were set.
+/// The annotation that lists the defaults that LimitRanges have set.
 const ANNOTATION: &str = "kubernetes.io/limit-ranger";
 
 impl Cluster {
-    /// Sets the missing requests and limits of a new pod's containers.
+    /// Sets missing requests and limits of a new pod's containers to the defaults of the
+    /// LimitRanges.
     #[cold]
     pub(crate) fn apply_ranges(&self, pod: &mut Pod) {
         for range in self.objects_in(builtin::LIMIT_RANGE, &pod.metadata.namespace) {
@@ -57,7 +58,7 @@ impl Cluster {
     /// Checks a new object against the ranges of its namespace.
     ///
     /// # Errors
-    /// 403 if the object requests more or less than a range allows.
+    /// 403 if the object requests less or more than a range allows.
     #[cold]
     pub(crate) fn check_ranges(&self, object: &dyn Object) -> Result<(), ApiError> {
         let kind = object.kind();
@@ -98,7 +99,7 @@ impl Cluster {
     }
 }
 
-/// Returns the default requests and limits of containers.
+/// Returns the default requests and limits that a LimitRange sets for containers.
 fn defaults(spec: &Value) -> (Map<String, Value>, Map<String, Value>) {
     let (mut requests, mut limits) = (Map::new(), Map::new());
     for limit in items(spec, "/limits").filter(|limit| limit["type"] == "Container") {
@@ -109,7 +110,7 @@ fn defaults(spec: &Value) -> (Map<String, Value>, Map<String, Value>) {
     (requests, limits)
 }
 
-/// Sets the missing entries of a resource list. Returns their names.
+/// Sets the missing entries of a resource list. Returns the names of these entries.
 fn fill(
     resources: &mut Map<String, Value>,
     member: &str,

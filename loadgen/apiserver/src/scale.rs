@@ -73,8 +73,8 @@ impl Scalable for ReplicationController {
     }
 }
 
-/// Kinds without a Rust type. A custom kind's definition has the paths of the fields; all other
-/// kinds use the same fields.
+/// Implements the scale of kinds without a Rust type. The definition of a custom kind contains the
+/// paths of the fields; all other kinds use the same fields.
 impl Scalable for DynamicObject {
     fn spec_replicas(&self) -> i32 {
         match scale_paths(self) {
@@ -127,7 +127,7 @@ fn custom_replicas(object: &DynamicObject, path: &JsonPath) -> Option<i32> {
     number.try_into().ok()
 }
 
-/// Sets a number at the end of a path of members, and creates missing members.
+/// Sets a number at the end of a path of members. Creates missing members on the way.
 fn set_number(members: &mut Map, way: &[&str], number: i32) {
     match way {
         [] => {}
@@ -144,7 +144,7 @@ fn replicas(object: &DynamicObject, member: &str) -> Option<i32> {
 /// Checks that a custom object with a scale has a desired number of replicas.
 ///
 /// # Errors
-/// 500 if a custom object has no desired number of replicas.
+/// 500 if it has none.
 fn check_has_replicas(object: &DynamicObject) -> Result<(), ApiError> {
     let Some(paths) = scale_paths(object) else {
         return Ok(());
@@ -177,7 +177,7 @@ impl Cluster {
     /// Returns the scale of an object.
     ///
     /// # Errors
-    /// 404.
+    /// 404 if there is no such object.
     pub fn get_scale<R: Scalable + ClusterResource>(
         &self,
         namespace: &str,
@@ -189,7 +189,7 @@ impl Cluster {
     /// Changes only `spec.replicas`. The generation grows if the number differs.
     ///
     /// # Errors
-    /// 404; 409 for another UID or version; 422 for a negative number.
+    /// 404; 409 for a different UID or version; 422 for a negative number.
     pub fn update_scale<R: Scalable + ClusterResource>(
         &self,
         namespace: &str,
@@ -245,8 +245,8 @@ impl Cluster {
 }
 
 impl Cluster {
-    /// Returns the scale of the object that an owner reference names, as a client reads it that
-    /// knows the served kinds.
+    /// Returns the scale of the object that an owner reference names, with the errors of a client
+    /// that knows the served kinds.
     ///
     /// # Errors
     /// 404 for a missing object; [`no_matches`](errors::no_matches) and [`no_scale`](errors::no_scale).
@@ -346,7 +346,7 @@ fn scale<R: Scalable>(object: &R) -> Scale {
     }
 }
 
-/// Returns the 422 about a `Scale`, which is not a stored kind.
+/// Returns a 422 about a `Scale`, which is not a stored kind.
 fn scale_invalid(name: &str, cause: podstorm_objects::Cause) -> ApiError {
     let message = format!(
         "Scale.autoscaling \"{name}\" is invalid: {}: {}",
@@ -369,7 +369,7 @@ fn pairs_text(labels: &Labels) -> Vec<String> {
         .collect()
 }
 
-/// Formats the selector as a query, its requirements sorted by key.
+/// Formats the selector as a query. The requirements are sorted by key.
 fn selector_text(selector: &LabelSelector) -> String {
     let pairs = selector.match_labels.pairs();
     let mut parts: Vec<(&str, String)> = pairs

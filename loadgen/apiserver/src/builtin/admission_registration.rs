@@ -138,7 +138,7 @@ fn default_binding(spec: &mut Map) {
     });
 }
 
-/// Sets the defaults for matching requests.
+/// Sets the defaults of the fields that select requests.
 fn default_match(matched: &mut Map, rules: &str) {
     matched.set_absent("matchPolicy", "Equivalent");
     for selector in ["namespaceSelector", "objectSelector"] {

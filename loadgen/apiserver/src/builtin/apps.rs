@@ -92,7 +92,8 @@ fn default_deployment(deployment: &mut DynamicObject) {
 }
 
 fn default_daemon_set(set: &mut DynamicObject) {
-    // Upstream has a field for the number and writes it back, so the writer owns the annotation.
+    // Upstream has a typed field for the number and writes it back, so the writer owns the
+    // annotation.
     if set.metadata.annotations.get(COUNT).is_none() {
         set.metadata.annotations = set.metadata.annotations.with(COUNT, "0");
     }

@@ -18,7 +18,7 @@ pub(super) static ROWS: [ResourceType; 2] = [
             identify: Some(job::select_own_pods),
             complete: |job, _| {
                 job::select_own_pods(job);
-                // The default labels of the Job are those of its pods.
+                // By default, a Job gets the labels of its pods.
                 job::default(job);
             },
             validate: job::validate,
@@ -61,7 +61,7 @@ fn default_cron_job(job: &mut DynamicObject) {
 fn validate_cron_job(new: &DynamicObject, old: Option<&DynamicObject>) -> Vec<Cause> {
     let checks = Checks::default();
     let spec = checks.field(new, "spec");
-    // A Job's name is 11 characters longer than its CronJob's.
+    // The name of a Job is 11 characters longer than that of its CronJob.
     const NAME_BYTES_MAX: usize = 52;
     let name = new.metadata.name.as_str();
     if old.is_none() && name.len() > NAME_BYTES_MAX {

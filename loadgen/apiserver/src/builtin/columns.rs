@@ -1,4 +1,4 @@
-//! Columns of tables. Upstream's descriptions are in `columns.json`, by kind and heading.
+//! Columns of tables. Upstream's descriptions are in `columns.json`, by kind and column name.
 
 use std::borrow::Borrow;
 use std::collections::BTreeMap;
@@ -12,7 +12,7 @@ static DESCRIPTIONS: LazyLock<BTreeMap<&str, BTreeMap<&str, String>>> = LazyLock
     serde_json::from_str(include_str!("columns.json")).expect("a test parses the file")
 });
 
-/// Returns a column for every table.
+/// Returns a column that is always printed.
 pub(super) const fn column(name: &'static str, cell: Cell) -> Column {
     Column::new(name, "", cell)
 }
@@ -22,7 +22,7 @@ pub(super) const fn wide_column(name: &'static str, cell: Cell) -> Column {
     Column::wide(name, "", cell)
 }
 
-/// Returns the description of a kind's column, a sentence.
+/// Returns the description of a kind's column; empty if there is none.
 pub fn column_description(kind: Kind, column: &Column) -> &'static str {
     match column.description {
         "" => {
@@ -34,7 +34,7 @@ pub fn column_description(kind: Kind, column: &Column) -> &'static str {
     }
 }
 
-/// Returns the text at a JSON pointer; `<unset>` if there is none.
+/// Returns the string at a JSON pointer; `<unset>` if there is none.
 pub(super) fn or_unset(object: &Value, pointer: &str) -> Value {
     match text(object, pointer) {
         "" => "<unset>".into(),
@@ -47,7 +47,7 @@ pub(super) fn joined(texts: &[impl Borrow<str>], none: &str) -> Value {
     first_of(texts, usize::MAX, ",", none)
 }
 
-/// Joins the first strings with a separator and adds the number of the others.
+/// Joins the first `shown` strings with a separator and adds the number of the others.
 pub(super) fn first_of(
     texts: &[impl Borrow<str>],
     shown: usize,

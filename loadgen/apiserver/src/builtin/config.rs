@@ -41,7 +41,7 @@ pub(super) static ROWS: [ResourceType; 2] = [
     },
 ];
 
-/// Moves `stringData`, which responses never contain, into `data`, encoded.
+/// Encodes `stringData` and moves it into `data`. Responses never contain `stringData`.
 fn default_secret(secret: &mut DynamicObject) {
     secret.fields.set("type", "Opaque");
     let Some(Value::Object(texts)) = secret.fields.remove("stringData") else {

@@ -1,4 +1,4 @@
-//! Validation of the numbers in a status: none is negative, and no part exceeds its whole.
+//! Validation of the numbers in a status: no number is negative, and no part exceeds its whole.
 
 use podstorm_objects::{Cause, DynamicObject};
 
@@ -6,10 +6,10 @@ use crate::errors::invalid_value;
 
 const COLLISIONS: &str = "collisionCount";
 
-/// The numbers in a kind's status.
+/// The numbers in the status of a kind.
 pub(super) struct StatusNumbers {
     pub(super) numbers: &'static [&'static str],
-    /// A part, its whole, and the name of the whole in messages.
+    /// The name of a part, the name of its whole, and the whole in messages.
     pub(super) parts: &'static [(&'static str, &'static str, &'static str)],
 }
 

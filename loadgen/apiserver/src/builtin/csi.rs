@@ -1,4 +1,4 @@
-//! `storage.k8s.io` for drivers: stored, without any effect. Volumes are not simulated.
+//! `storage.k8s.io` for drivers: stored without any effect. Volumes are not simulated.
 //!
 //! Source: `pkg/registry/storage` and `pkg/apis/storage` of Kubernetes.
 
@@ -113,7 +113,7 @@ pub(super) static ROWS: [ResourceType; 5] = [
     },
 ];
 
-/// Returns a flag as text.
+/// Returns the boolean at a JSON pointer; false if there is none.
 fn flag(object: &Value, pointer: &str) -> Value {
     object
         .pointer(pointer)

@@ -1,4 +1,4 @@
-//! `resource.k8s.io`: devices and claims to devices. Stored; no device is allocated.
+//! `resource.k8s.io`: devices and claims for devices. Stored only: no device is allocated.
 //!
 //! Source: `pkg/registry/resource` and `pkg/apis/resource` of Kubernetes.
 

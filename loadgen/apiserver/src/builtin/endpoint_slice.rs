@@ -23,7 +23,7 @@ pub(super) fn validate(new: &DynamicObject, old: Option<&DynamicObject>) -> Vec<
     }
     check_ports(&checks.field(new, "ports"));
     let endpoints = checks.field(new, "endpoints");
-    // Unchanged endpoints may come from an older server.
+    // Unchanged endpoints are not checked, because they may come from an older server.
     if old.is_none_or(|old| checks.field(old, "endpoints").value != endpoints.value) {
         check_endpoints(&endpoints, kind.text());
     }
@@ -33,7 +33,7 @@ pub(super) fn validate(new: &DynamicObject, old: Option<&DynamicObject>) -> Vec<
     checks.found()
 }
 
-/// Reports whether a list is short enough to be checked.
+/// Reports whether a list is short enough to be checked, and adds a cause if it is not.
 fn is_short(list: &Field<'_>, most: usize) -> bool {
     let count = list.items().count();
     if count > most {
@@ -94,8 +94,8 @@ fn check_endpoints(endpoints: &Field<'_>, kind: &str) {
     }
 }
 
-/// Checks a fully qualified domain name: at least two parts, and perhaps a final dot. Returns the
-/// error.
+/// Checks a fully qualified domain name: at least two parts, and optionally a final dot. Returns
+/// the error, if there is one.
 fn domain(text: &str) -> Option<String> {
     let whole = text.strip_suffix('.').unwrap_or(text);
     names::dns_subdomain(whole).or_else(|| {

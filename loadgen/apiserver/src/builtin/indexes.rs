@@ -1,9 +1,9 @@
-//! Pod indexes as text: `1,3-5`.
+//! Pod indexes as a string, e.g. `1,3-5`.
 
-/// Returns the number of indexes in a string. All must be less than `completions`.
+/// Returns the number of indexes in a list of indexes. Each index must be less than `completions`.
 ///
 /// # Errors
-/// The problem with the list, in upstream's words.
+/// Returns the problem with the list, in upstream's words.
 ///
 /// Source: `validateIndexesFormat` of Kubernetes' `pkg/apis/batch/validation`.
 pub(super) fn count(text: &str, completions: i64) -> Result<i64, String> {
@@ -13,7 +13,7 @@ pub(super) fn count(text: &str, completions: i64) -> Result<i64, String> {
         .sum())
 }
 
-/// Returns the first index that occurs in both strings.
+/// Returns the first index that occurs in both lists; `None` if there is none or a list is invalid.
 pub(super) fn overlap(one: &str, other: &str, completions: i64) -> Option<i64> {
     let one = intervals(one, completions).ok()?;
     let other = intervals(other, completions).ok()?;

@@ -64,7 +64,7 @@ pub(super) fn default_template(spec: &mut Map) {
 }
 
 /// Gives a Job a selector that matches only its own pods, by the Job's UID, unless the user manages
-/// the selector. User-set values stay, and validation reports the wrong ones.
+/// the selector. Labels that the user has set stay, and validation reports the wrong ones.
 ///
 /// Source: `generateSelector` in Kubernetes' `pkg/registry/batch/job`.
 pub(super) fn select_own_pods(job: &mut DynamicObject) {
@@ -137,7 +137,7 @@ pub(super) fn validate_spec(spec: &Field<'_>) {
     job_policies::check_success_policy(spec);
 }
 
-/// Checks that the labels of a Job's pods are the generated ones, unless the selector is manual.
+/// Checks that the pods of a Job have the generated labels, unless the selector is manual.
 fn check_own_selector(job: &DynamicObject, spec: &Field<'_>) {
     let selector = spec.at("selector");
     if spec.value["manualSelector"] == true || selector.is_null() {
@@ -146,7 +146,7 @@ fn check_own_selector(job: &DynamicObject, spec: &Field<'_>) {
     let (uid, name) = (job.metadata.uid.to_string(), job.metadata.name.as_str());
     let labels = spec.at("template").at("metadata").at("labels");
     let own = own_labels(&uid, name);
-    // A Job from Kubernetes 1.26 or older has only the legacy labels.
+    // Jobs from Kubernetes 1.26 and older have only the legacy labels.
     let is_of_old =
         selector.value["matchLabels"][UID_LABEL].is_null() && labels.value[UID_LABEL].is_null();
     for (label, wanted) in own {
@@ -166,7 +166,7 @@ fn check_own_selector(job: &DynamicObject, spec: &Field<'_>) {
     }
 }
 
-/// Checks that the selector of a Job matches the pods from its template.
+/// Checks that the selector of a Job matches the pods created from its template.
 fn check_selector(spec: &Field<'_>) {
     let selector = spec.at("selector");
     let labels = spec.at("template").at("metadata").at("labels");
@@ -192,7 +192,7 @@ fn compiled(selector: &Value) -> Option<Selector> {
     Selector::compile(read(selector).as_ref()).ok()
 }
 
-/// Checks the host names of an indexed Job's pods, which contain the indexes.
+/// Checks the host names of an indexed Job's pods, which end with the indexes.
 fn check_names_of_pods(job: &DynamicObject, spec: &Field<'_>) {
     let completions = spec.at("completions").number();
     if spec.value["completionMode"] != "Indexed" || completions <= 0 {
@@ -207,7 +207,7 @@ fn check_names_of_pods(job: &DynamicObject, spec: &Field<'_>) {
     }
 }
 
-/// Checks the change of a Job. Numbers may change and, before a suspended Job starts, the
+/// Checks the changes to a Job. Numbers may change and, before a suspended Job starts, the
 /// scheduling directives of its template.
 fn check_update(spec: &Field<'_>, old: &DynamicObject) {
     let before = spec.checks.field(old, "spec").value;
@@ -228,7 +228,7 @@ fn check_update(spec: &Field<'_>, old: &DynamicObject) {
     if waits {
         put_directives(&mut old_template, template.value);
     }
-    // Errors quote the fields of upstream's internal types.
+    // Errors quote values with the fields of upstream's internal types.
     let fixed = |field: Field<'_>, before: &Value, quoted: &dyn Fn(&Value) -> String| {
         if field.value != before {
             let shown = quoted(field.value);
@@ -287,7 +287,7 @@ fn put_directives(old: &mut Value, new: &Value) {
     }
 }
 
-/// Checks a Job's reactions to failed and successful pods, its cleanup, and its indexes.
+/// Checks how a Job handles failed and successful pods, its cleanup, and its indexes.
 fn check_spec(spec: &Field<'_>) {
     const MANAGER_BYTES_MAX: usize = 63;
     for member in [

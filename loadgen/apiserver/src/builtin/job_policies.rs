@@ -15,7 +15,7 @@ use crate::validation::{Field, qualified_name_problems};
 const RULES_MAX: usize = 20;
 pub(super) const NEEDS_INDEXES: &str = "requires indexed completion mode";
 
-/// Checks the policy under which an indexed Job succeeds before all of its pods do.
+/// Checks the success policy: when an indexed Job succeeds before all of its pods do.
 pub(super) fn check_success_policy(spec: &Field<'_>) {
     let policy = spec.at("successPolicy");
     if policy.is_null() {
@@ -74,7 +74,7 @@ fn check_success_rule(rule: &Field<'_>, completions: i64) {
     }
 }
 
-/// Checks the policy on failed pods.
+/// Checks the policy for failed pods.
 pub(super) fn check_failure_policy(policy: &Field<'_>, spec: &Field<'_>) {
     let rules = policy.at("rules");
     check_count(&rules, RULES_MAX);
@@ -83,7 +83,7 @@ pub(super) fn check_failure_policy(policy: &Field<'_>, spec: &Field<'_>) {
     }
 }
 
-/// Checks one rule of a policy on failed pods.
+/// Checks one rule of a policy for failed pods.
 fn check_failure_rule(rule: &Field<'_>, spec: &Field<'_>) {
     let lacks_limit = spec.at("backoffLimitPerIndex").is_null();
     let action = rule.at("action");
@@ -103,7 +103,7 @@ fn check_failure_rule(rule: &Field<'_>, spec: &Field<'_>) {
         check_exit_codes(&codes, &spec.at("template").at("spec"));
     }
     check_conditions(&conditions);
-    // The problem is printed in place of a value.
+    // The message contains the problem in place of a value.
     let unclear = |what: &str| rule.checks.push(problem(rule.path.as_str(), what));
     match (has_codes, has_conditions) {
         (true, true) => unclear("specifying both OnExitCodes and OnPodConditions is not supported"),
@@ -167,7 +167,7 @@ fn check_conditions(conditions: &Field<'_>) {
     }
 }
 
-/// Checks the maximum length of a list.
+/// Checks that a list has at most `most` entries.
 fn check_count(list: &Field<'_>, most: usize) {
     let count = list.items().count();
     if count > most {

@@ -18,7 +18,7 @@ const FAILURE_TARGET: &str = "FailureTarget";
 const CRITERIA_MET: &str = "SuccessCriteriaMet";
 const SUSPENDED: &str = "Suspended";
 
-/// A write of a new status over an old one.
+/// An update of a Job's status.
 struct Write<'a> {
     spec: &'a Value,
     new: Field<'a>,
@@ -57,7 +57,7 @@ impl Write<'_> {
         }
     }
 
-    /// Reports contradicting conditions. The problem is printed in place of a value.
+    /// Reports contradicting conditions. The message contains the problem in place of a value.
     fn contradict(&self, problem: &str) {
         let cause = errors::problem("status.conditions", problem);
         self.new.checks.push(cause);
@@ -72,7 +72,7 @@ impl Write<'_> {
         members.iter().any(differs)
     }
 
-    /// Reports whether the condition is true in the new status.
+    /// Reports whether a condition is true in the new status.
     fn is(&self, condition: &str) -> bool {
         is_true(self.new.value, condition)
     }
@@ -94,7 +94,7 @@ impl Write<'_> {
         }
     }
 
-    /// Checks the ended pods that are not in the counters yet: each occurs once.
+    /// Checks the ended pods that the counters do not include yet: each occurs once.
     fn check_uncounted(&self) {
         let mut seen: Places<&Value> = Places::default();
         let lists = self.new.at("uncountedTerminatedPods");
@@ -110,7 +110,7 @@ impl Write<'_> {
         }
     }
 
-    /// Checks the conditions and times of a Job's end.
+    /// Checks the conditions and times of a Job that has ended.
     fn check_end(&self) {
         let (complete, failed) = (self.is(COMPLETE), self.is(FAILED));
         let (target, met) = (self.is(FAILURE_TARGET), self.is(CRITERIA_MET));
@@ -216,7 +216,7 @@ impl Write<'_> {
         }
     }
 
-    /// Checks that nothing irrevocable is revoked.
+    /// Checks that the update does not revoke anything irrevocable.
     fn check_changes(&self) {
         let disabled = |condition| is_true(self.old, condition) && !self.is(condition);
         for condition in [FAILED, COMPLETE, FAILURE_TARGET] {
@@ -243,7 +243,7 @@ impl Write<'_> {
             self.wrong("failed", "cannot decrease the failed counter");
         }
         let spec = self.spec;
-        // An indexed Job may shrink.
+        // An indexed Job may be scaled down.
         let shrinks =
             spec["completionMode"] == "Indexed" && spec["completions"] == spec["parallelism"];
         if !shrinks && decreased("succeeded") {
@@ -258,7 +258,7 @@ impl Write<'_> {
         }
         let start = self.new.at("startTime");
         // A resumed Job starts again. The old start time may still be set if the Job was resumed
-        // before the controller saw that all its pods were gone (kubernetes#134769).
+        // before the controller saw the end of all its pods (kubernetes#134769).
         let resumes = disabled(SUSPENDED);
         if self.changed(&["startTime"])
             && !self.old["startTime"].is_null()

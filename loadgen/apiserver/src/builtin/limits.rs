@@ -27,7 +27,7 @@ const OPPOSITES: [(&str, &str); 2] = [
     ("Terminating", "NotTerminating"),
 ];
 
-/// The resources that a quota with a scope of pods may limit.
+/// The resources that a quota may limit if its scope selects pods.
 const OF_PODS: [&str; 10] = [
     "cpu",
     "ephemeral-storage",
@@ -41,7 +41,7 @@ const OF_PODS: [&str; 10] = [
     "requests.memory",
 ];
 
-/// Resources that a quota counts instead of measuring them.
+/// The resources that a quota counts but does not measure.
 const COUNTED: [&str; 10] = [
     "configmaps",
     "persistentvolumeclaims",
@@ -143,7 +143,7 @@ pub(super) fn validate_quota(quota: &DynamicObject, old: Option<&DynamicObject>)
 }
 
 /// Sets the defaults of a LimitRange for containers. The default limit is the maximum. The default
-/// request is the default limit or, without one, the minimum.
+/// request is the default limit or, if there is none, the minimum.
 pub(super) fn default_range(range: &mut DynamicObject) {
     range.fields.with("spec", |spec| {
         spec.each("limits", |limit| {

@@ -1,5 +1,5 @@
-//! Cluster infrastructure: RuntimeClasses, CertificateSigningRequests, APIServices. Stored; the
-//! server issues no certificates and proxies no requests to other servers.
+//! Cluster infrastructure: RuntimeClasses, CertificateSigningRequests, APIServices. Stored only:
+//! the server issues no certificates and proxies no requests to other servers.
 //!
 //! Source: `pkg/registry/node`, `pkg/registry/certificates` of Kubernetes, and its `kube-aggregator`.
 
@@ -51,7 +51,7 @@ pub(super) static ROWS: [ResourceType; 3] = [
         selectable: &["spec.signerName"],
         columns: REQUEST,
         rules: Rules {
-            // The spec of a request is immutable for clients.
+            // Clients can't change the spec of a request.
             prepare: |new, old| {
                 if let Some(spec) = old.and_then(|old| old.fields.get("spec")) {
                     new.fields.insert("spec".to_owned(), spec.clone());
@@ -66,7 +66,7 @@ pub(super) static ROWS: [ResourceType; 3] = [
         group: "apiregistration.k8s.io",
         api_version: "apiregistration.k8s.io/v1",
         kind: "APIService",
-        // The name for the core group ends with a dot.
+        // The name of an APIService of the core group ends with a dot.
         name_format: NameFormat::PathSegment,
         resource: "apiservices",
         namespaced: false,

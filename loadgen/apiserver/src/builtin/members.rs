@@ -37,7 +37,7 @@ fn look(field: &Field<'_>, part: &str, rest: &str) {
             field.required("");
         }
     } else if field.value.is_object() || field.path == "spec" {
-        // A spec is never absent: a missing spec counts as empty.
+        // An absent spec counts as empty.
         descend(field, rest);
     }
 }
@@ -47,8 +47,8 @@ fn descend(field: &Field<'_>, path: &str) {
     look(&field.at(first.trim_end_matches("[]")), first, rest);
 }
 
-/// Returns a cause for each immutable field that an update changes. A path leads only through
-/// objects.
+/// Returns a cause for each immutable field that an update changes. The paths lead only through
+/// objects, not through lists.
 pub(super) fn unchanged(
     new: &DynamicObject,
     old: Option<&DynamicObject>,

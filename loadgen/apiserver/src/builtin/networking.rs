@@ -1,4 +1,4 @@
-//! `networking.k8s.io`: stored, without any effect. Traffic is not simulated.
+//! `networking.k8s.io`: stored without any effect. Traffic is not simulated.
 //!
 //! Source: `pkg/registry/networking` and `pkg/apis/networking` of Kubernetes.
 
@@ -233,7 +233,8 @@ const INGRESS: &[Column] = &[
     Column::AGE,
 ];
 
-/// Returns the class of an ingress: the newer field or, without it, the older annotation.
+/// Returns the class of an ingress, from the newer field or else from the older annotation; `None`
+/// if both are absent.
 fn class_of(ingress: &Value) -> Option<&Value> {
     let annotation = "/metadata/annotations/kubernetes.io~1ingress.class";
     ingress

@@ -156,7 +156,7 @@ fn validate_budget(new: &DynamicObject, _: Option<&DynamicObject>) -> Vec<Cause>
     let shares = ["minAvailable", "maxUnavailable"].map(|member| spec.at(member));
     if shares.iter().all(|share| !share.is_null()) {
         let member = |name: &str| &spec.value[name];
-        // As Go prints its struct.
+        // Formatted as Go prints the struct.
         let problem = format!(
             "{{\"MinAvailable\":{},\"Selector\":{},\"MaxUnavailable\":{},\
              \"UnhealthyPodEvictionPolicy\":{}}}: minAvailable and maxUnavailable cannot be both set",
@@ -193,14 +193,14 @@ fn validate_budget(new: &DynamicObject, _: Option<&DynamicObject>) -> Vec<Cause>
 pub(super) const NO_PERCENT: &str = "a valid percent string must be a numeric string followed by an ending '%' (e.g. '1%',  or \
      '93%', regex used for validation is '[0-9]+%')";
 
-/// Parses a percentage. A number that is too large counts as more than 100.
+/// Parses a percentage; `None` for any other string. A number that is too large becomes `u32::MAX`.
 pub(super) fn percent(text: &str) -> Option<u32> {
     let digits = text.strip_suffix('%')?;
     let is_number = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
     is_number.then(|| digits.parse().unwrap_or(u32::MAX))
 }
 
-/// The built-in priority classes for system pods, with their values.
+/// The built-in PriorityClasses for system pods, with their values.
 pub(crate) const SYSTEM_CLASSES: [(&str, i64); 2] = [
     ("system-cluster-critical", 2_000_000_000),
     ("system-node-critical", 2_000_001_000),

@@ -1,4 +1,4 @@
-//! `rbac.authorization.k8s.io/v1`: stored, not enforced.
+//! `rbac.authorization.k8s.io/v1`: roles and bindings. Stored and validated, but not enforced.
 
 use podstorm_objects::decode::Path;
 use podstorm_objects::{

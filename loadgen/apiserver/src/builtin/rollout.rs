@@ -11,8 +11,8 @@ use crate::errors::not_supported_value;
 use crate::internal;
 use crate::validation::Field;
 
-/// Checks a Deployment's spec after defaulting. `shared` has the broken rules that a ReplicaSet's
-/// spec has too.
+/// Checks a Deployment's spec after defaulting. `shared` has the causes about the fields that a
+/// ReplicaSet's spec has, too.
 pub(super) fn check_deployment(spec: &Field<'_>, shared: Vec<Cause>) {
     with_readiness_last(spec, shared, || {
         let strategy = spec.at("strategy");
@@ -99,7 +99,7 @@ pub(super) fn check_stateful_set(strategy: &Field<'_>) {
     }
 }
 
-/// Adds the shared causes, with the checks in `before` ahead of the causes about `minReadySeconds`.
+/// Adds the shared causes. Runs `before` ahead of the causes about `minReadySeconds`.
 fn with_readiness_last(spec: &Field<'_>, shared: Vec<Cause>, before: impl FnOnce()) {
     let is_of_readiness = |cause: &Cause| cause.field == "spec.minReadySeconds";
     let (of_readiness, others) = shared.into_iter().partition(is_of_readiness);
@@ -108,7 +108,7 @@ fn with_readiness_last(spec: &Field<'_>, shared: Vec<Cause>, before: impl FnOnce
     spec.checks.extend(of_readiness);
 }
 
-/// Reports a strategy of an unknown type. The error prints it like a Go struct.
+/// Reports a strategy of an unknown type. The message prints the strategy like a Go struct.
 fn unknown(strategy: &Field<'_>, of: &str, kinds: [&str; 2]) {
     let shown = internal::quoted(strategy.value, of);
     let cause = not_supported_value(strategy.path.as_str(), shown, &kinds);
@@ -130,7 +130,7 @@ fn check_at_most_all(share: &Field<'_>) {
     }
 }
 
-/// Returns the number or percentage as written; 0 if it is unreadable.
+/// Returns the number, or that of the percentage; 0 if it is unreadable.
 fn number(share: &Field<'_>) -> i64 {
     match share.value {
         Value::String(text) => percent(text).map_or(0, i64::from),

@@ -1,7 +1,7 @@
 //! Validation of the schedules and time zones of CronJobs, with the messages of upstream's parser
 //! (`robfig/cron`).
 
-/// The fields of a schedule: lowest and highest number, and names of numbers.
+/// The fields of a schedule: the lowest and highest number of each, and the names of numbers.
 const FIELDS: [(u32, u32, &[&str]); 5] = [
     (0, 59, &[]),
     (0, 23, &[]),
@@ -26,7 +26,7 @@ const DESCRIPTORS: [&str; 7] = [
     "@hourly",
 ];
 
-/// Returns the problem with a schedule.
+/// Returns the problem with a schedule; `None` if the schedule is valid.
 pub(super) fn problem(schedule: &str) -> Option<String> {
     if schedule.contains("TZ") {
         return Some("cannot use TZ or CRON_TZ in schedule, use timeZone field instead".to_owned());
@@ -128,8 +128,8 @@ const AREAS: [&str; 13] = [
     "Pacific",
 ];
 
-/// Returns the problem with a time zone. Does not consult the time zone database: a zone in one of
-/// its areas, or without an area, counts as known.
+/// Returns the problem with a time zone; `None` if the time zone is valid. Does not consult the
+/// time zone database: any zone in one of its areas, or without an area, counts as known.
 pub(super) fn zone_problem(zone: &str) -> Option<String> {
     if zone.is_empty() {
         return Some("timeZone must be nil or non-empty string".to_owned());

@@ -1,4 +1,4 @@
-//! Services, Endpoints and EndpointSlices. Traffic is not simulated: addresses are only assigned.
+//! Services, Endpoints and EndpointSlices. Addresses are assigned, but traffic is not simulated.
 
 use podstorm_objects::cells::{items, pairs, text};
 use podstorm_objects::{Cell, Column, DynamicObject, Kind, Now, ResourceType, Rules};
@@ -153,7 +153,7 @@ const ENDPOINTS: &[Column] = &[
     Column::AGE,
 ];
 
-/// The number of list items that are printed.
+/// The maximum number of list items that are printed.
 const SHOWN: usize = 3;
 
 fn endpoints(endpoints: &Value, _: Now) -> Value {

@@ -1,4 +1,4 @@
-//! Cluster IPs and node ports of Services: assigned, kept, and released when the type changes.
+//! Cluster IPs and node ports of Services: assigned, retained, and released if the type changes.
 //!
 //! Source: `pkg/registry/core/service/strategy.go` and `storage/alloc.go` of Kubernetes.
 
@@ -13,7 +13,7 @@ use crate::defaulting::{Fill, Within};
 const CLUSTER_IP: &str = "clusterIP";
 const CLUSTER_IPS: &str = "clusterIPs";
 
-/// Reports whether a Service is reachable from outside.
+/// Reports whether a Service is reachable from outside the cluster.
 pub(super) fn is_external(spec: &Map) -> bool {
     let has_addresses = spec
         .get("externalIPs")
@@ -38,7 +38,7 @@ fn has_node_ports(spec: &Map) -> bool {
     }
 }
 
-/// Sets the IP families of a Service and, in an update, its addresses. A Service keeps its
+/// Sets the IP families of a Service and, in an update, its addresses. A Service retains its
 /// addresses unless its new type has none.
 pub(super) fn prepare(new: &mut DynamicObject, old: Option<&DynamicObject>) {
     let before = old.and_then(|old| old.fields.get("spec")?.as_object().cloned());
@@ -48,7 +48,7 @@ pub(super) fn prepare(new: &mut DynamicObject, old: Option<&DynamicObject>) {
             keep(spec, old);
             drop_of_type(spec, old);
         }
-        // Validation reads the families.
+        // Validation needs the families.
         if has_cluster_ip(spec) {
             choose_families(spec);
         }
@@ -58,7 +58,7 @@ pub(super) fn prepare(new: &mut DynamicObject, old: Option<&DynamicObject>) {
     }
 }
 
-/// Returns a number for the addresses that an update assigns, by the UID.
+/// Returns a number that depends on the UID, for the addresses that an update assigns.
 pub(super) fn number_of(uid: &str) -> u64 {
     uid.bytes().fold(0xcbf2_9ce4_8422_2325, |hash: u64, byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
@@ -85,7 +85,7 @@ fn choose_families(spec: &mut Map) {
     spec.set_absent("ipFamilies", families);
 }
 
-/// Keeps the addresses and ports of a Service that an update leaves out.
+/// Copies the addresses and ports that an update leaves out from the stored Service.
 fn keep(spec: &mut Map, old: &Map) {
     if has_cluster_ip(spec) && has_cluster_ip(old) {
         for member in [CLUSTER_IP, CLUSTER_IPS] {
@@ -162,8 +162,8 @@ fn drop_of_type(spec: &mut Map, old: &Map) {
     }
 }
 
-/// Assigns a Service its address, from 10.96.0.0/12, and node ports, from 30000 to 32767:
-/// upstream's default ranges. `number` is the number of the object among all created objects.
+/// Assigns an address in 10.96.0.0/12 and node ports from 30000 to 32767 to a Service: upstream's
+/// default ranges. `number` differs for each created object and determines both.
 pub(super) fn give(service: &mut DynamicObject, number: u64) {
     const FIRST: u32 = u32::from_be_bytes([10, 96, 0, 0]);
     const ADDRESSES: u64 = 1 << 20;

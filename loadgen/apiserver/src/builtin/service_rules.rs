@@ -15,8 +15,8 @@ const TYPES: [&str; 4] = ["ClusterIP", "ExternalName", "LoadBalancer", "NodePort
 const OUT_OF_RANGE: &str = "must be between 1 and 65535, inclusive";
 const OF_BALANCERS: &str = "may only be used when `type` is 'LoadBalancer'";
 
-/// Returns the reasons why a Service can't get its addresses and ports. Upstream allocates them
-/// before all other checks.
+/// Returns the reasons why a Service can't get addresses and ports. Upstream allocates them before
+/// all other checks.
 pub(crate) fn not_allocated(new: &DynamicObject) -> Vec<Cause> {
     let checks = Checks::default();
     check_families(&checks.field(new, "spec"));
@@ -32,7 +32,7 @@ pub(crate) fn not_allocated(new: &DynamicObject) -> Vec<Cause> {
     causes
 }
 
-/// Checks the IP families: the cluster has only one.
+/// Checks the IP families, of which the cluster has only one.
 fn check_families(spec: &Field<'_>) {
     let families = spec.at("ipFamilies");
     if spec.at("type").text() == "ExternalName" {
@@ -103,7 +103,7 @@ fn no_address(new: &DynamicObject) -> Option<Cause> {
     if has_name {
         return None;
     }
-    // The IPAddress that reserves the address would refer to a Service without a name.
+    // Upstream reserves the address with an IPAddress that would refer to a Service without a name.
     let mut given = new.clone();
     service_addresses::give(
         &mut given,

@@ -88,8 +88,9 @@ pub(super) fn default_claim_spec(spec: &mut Map) {
     spec.set_absent("resources", Map::new());
 }
 
-/// Synchronizes the two fields for the source of a claim: the old one, which allows only claims and
-/// snapshots, and the new one. Each is set from the other.
+/// Makes the two fields for the source of a claim consistent: the old one, which allows only claims
+/// and snapshots, and the new one. An old field with any other source is dropped. A missing field is
+/// set from the other one if the other one's source is allowed in both.
 fn settle_sources(spec: &mut Map) {
     const OLD: &str = "dataSource";
     const NEW: &str = "dataSourceRef";
@@ -171,7 +172,7 @@ pub(super) fn check_claim_spec(spec: &Field<'_>) {
     check_modes(spec, "at least 1 access mode is required");
     let resources = spec.at("resources");
     let asked = resources.at("requests").at("storage").value;
-    // Sic: upstream's path leaves out `requests`.
+    // Sic: upstream's path omits `requests`.
     let asked = (spec.checks).value(format!("{}[storage]", resources.path), asked);
     if asked.is_null() {
         asked.required("");
@@ -203,8 +204,8 @@ fn validate_claim(new: &DynamicObject, old: Option<&DynamicObject>) -> Vec<Cause
     checks.found()
 }
 
-/// Checks the change of a claim. Its volume and its class may be set once. While it is bound, its
-/// request and attributes class may change.
+/// Checks the changes to a claim. Its volume and its class may be set once. While the claim is
+/// bound, its request and attributes class may change.
 ///
 /// Source: `ValidatePersistentVolumeClaimUpdate` of Kubernetes' `pkg/apis/core/validation`.
 fn check_claim_change(spec: &Field<'_>, before: &Value, status: &Value) {
@@ -298,7 +299,7 @@ fn mode(object: &Value, _: Now) -> Value {
     or_unset(object, "/spec/volumeMode")
 }
 
-/// Returns the phase, or `Terminating`.
+/// Returns the phase, or `Terminating` if the object is being deleted.
 fn phase(object: &Value, _: Now) -> Value {
     match object["metadata"]["deletionTimestamp"].is_null() {
         true => text(object, "/status/phase").into(),

@@ -169,7 +169,7 @@ fn every_service_gets_its_own_address_and_keeps_it() {
     assert!(refused.message.contains("may not change once set"));
 }
 
-/// The controller's row of the kind has no rules.
+/// The row of Deployments in `Kind`, which their controller uses, has no rules.
 #[test]
 fn a_deployment_keeps_its_rules_when_its_controller_writes_it() {
     let cluster = cluster();

@@ -1,4 +1,4 @@
-//! The history of all commits, and the rules that a history obeys on its own.
+//! The history of all commits, and the rules that it must obey by itself.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, PoisonError};
@@ -29,7 +29,7 @@ impl CommitObserver for Recorder {
     }
 }
 
-/// Kind, namespace and name: the sort key of states.
+/// The kind, namespace and name of an object: the sort key of states.
 pub(super) type Key = (Kind, String, String);
 
 pub(super) fn key_of(object: &dyn Object) -> Key {
@@ -41,7 +41,7 @@ pub(super) fn key_of(object: &dyn Object) -> Key {
     )
 }
 
-/// Reports whether two objects are equal in all fields.
+/// Reports whether two objects are equal in all members.
 pub(super) fn same(a: &dyn Object, b: &dyn Object) -> bool {
     a == b
 }
@@ -75,7 +75,7 @@ impl History {
         &self.records
     }
 
-    /// Returns the version of the last commit, 0 before the first.
+    /// Returns the version of the last commit; 0 before the first.
     pub(crate) fn last_version(&self) -> u64 {
         self.records.last().map_or(0, |record| record.version)
     }
@@ -89,8 +89,8 @@ impl History {
         self.records[from..].iter().filter(of_kind)
     }
 
-    /// Returns the objects of a kind at `version`, by namespace and name, by replaying the commits.
-    /// O(commits).
+    /// Returns the objects of a kind at `version`, sorted by namespace and name. Replays the
+    /// commits. O(commits).
     pub(crate) fn state_at(&self, kind: Kind, version: u64) -> Vec<&AnyObject> {
         let mut state: BTreeMap<Key, &AnyObject> = BTreeMap::new();
         for record in self.records.iter().take_while(|it| it.version <= version) {
@@ -108,9 +108,9 @@ impl History {
     }
 
     /// Checks the rules of versions, identity and metadata. Versions are dense, and each object has
-    /// its own. Every write starts from the previous state, so that no write is lost. UIDs are
-    /// unique. Creation times are constant, generations never decrease, and deletions are not
-    /// undone. A write without a change is not committed.
+    /// the version of its commit. Every write starts from the previous state, so that no write is
+    /// lost. UIDs are unique. Creation times are constant, generations never decrease, and
+    /// deletions are not undone. A write without a change is not committed.
     pub(crate) fn check(&self) -> Vec<Violation> {
         let mut broken = Violations::default();
         let mut state: BTreeMap<Key, &AnyObject> = BTreeMap::new();

@@ -1,10 +1,11 @@
 //! Invariant checkers of the API server: its commits, lists, watches and refusals must be
 //! consistent.
 //!
-//! A [`Recorder`] records every commit. Its [`History`] is checked on its own ([`History::check`]).
-//! Then all reads are checked against it: lists and single objects ([`History::check_list`],
-//! [`History::check_get`]), watches ([`History::check_watch`]) and refusals to open a watch
-//! ([`History::check_refusal`]). The checkers know the rules but not the server's implementation.
+//! A [`Recorder`] records every commit. Its [`History`] is checked by itself ([`History::check`]).
+//! Then all reads are checked against the history: lists and single objects
+//! ([`History::check_list`], [`History::check_get`]), watches ([`History::check_watch`]) and
+//! refusals to open a watch ([`History::check_refusal`]). The checkers know the rules but not the
+//! server's implementation.
 
 mod history;
 mod reads;
@@ -21,7 +22,7 @@ use std::fmt;
 pub(crate) struct Violation {
     /// The name of the rule.
     pub(crate) rule: &'static str,
-    /// The observed and the expected facts.
+    /// What was observed and what was expected.
     pub(crate) what: String,
 }
 

@@ -11,7 +11,7 @@ use crate::{Change, ClusterResource};
 impl History {
     /// Checks a list of a kind, or of one namespace, at a version. The list must be sorted and
     /// equal the state at that version. The version must be one that the server had during the
-    /// request (`during`).
+    /// request, between the two versions in `during`.
     pub(crate) fn check_list<R: ClusterResource>(
         &self,
         namespace: Option<&str>,
@@ -28,7 +28,7 @@ impl History {
         broken.0
     }
 
-    /// Checks a list at an older version.
+    /// Checks a list of a past state: it must be sorted and equal the state at `version`.
     pub(crate) fn check_list_as_of<R: ClusterResource>(
         &self,
         namespace: Option<&str>,
@@ -40,8 +40,8 @@ impl History {
         broken.0
     }
 
-    /// Checks a read of an object (`None`: not found) while the server was at versions `before` to
-    /// `after`. The result must be the object's state at one of these versions.
+    /// Checks a read of an object (`None`: not found) during which the server went from version
+    /// `before` to `after`. The result must be the object's state at one of these versions.
     pub(crate) fn check_get(
         &self,
         (kind, namespace, name): (Kind, &str, &str),

@@ -12,13 +12,13 @@ use crate::{Change, ClusterResource, Commit, History, WatchFrom};
 /// A watch and the events that it has delivered.
 #[derive(Clone, Debug)]
 pub(crate) struct RecordedWatch<R> {
-    /// The requested start.
+    /// The requested starting point.
     pub(crate) from: WatchFrom,
-    /// The version of the server when it was opened.
+    /// The version of the server when the watch was opened.
     pub(crate) opened_at: u64,
     /// All events, in order.
     pub(crate) events: Vec<WatchEvent<R>>,
-    /// The version of the server when it was last polled.
+    /// The version of the server when the watch was last polled.
     pub(crate) polled_at: u64,
     /// The version up to which all events must have been delivered: the server's version when the
     /// watch was last drained without a delayed event, or 0.
@@ -67,11 +67,12 @@ impl Committed {
     }
 
     /// Checks a watch of the objects that `selects` accepts. If requested, it begins with the state
-    /// at one version and marks the end of that state once. Then every later event follows in
-    /// order, none missing, repeated or changed. An object that becomes selected is added. An
-    /// object that is no longer selected is deleted, in its last selected state with the version of
-    /// the change. A bookmark's version is at most the server's, and all events up to it have been
-    /// delivered. An error ends the watch; a 410 is valid only if the history does not reach back.
+    /// at one version and marks the end of that state once. All later events follow in order, and
+    /// none is missing, repeated or changed. An object that becomes selected is added. An object
+    /// that is no longer selected is deleted, in its last selected state with the version of the
+    /// change. A bookmark's version is at most the server's, and all events up to that version have
+    /// been delivered. An error ends the watch; a 410 is valid only if the history does not reach
+    /// back.
     pub(crate) fn check_watch_of<R: ClusterResource>(
         &self,
         watch: &RecordedWatch<R>,
@@ -83,7 +84,7 @@ impl Committed {
             return broken.0;
         };
         let mut expected = self.expected(start, &selects).peekable();
-        // All events up to this version were delivered.
+        // All events up to this version have been delivered.
         let mut last = start;
         for (position, event) in rest.iter().enumerate() {
             let delivered = match event {
@@ -170,8 +171,8 @@ impl Committed {
         broken.0
     }
 
-    /// Checks the initial state of a watch. Returns its version and the events that follow, or
-    /// `None` if these are unknown.
+    /// Checks the initial state of a watch. Returns the version of the state and the events that
+    /// follow it; `None` if they can't be determined.
     fn check_initial<'a, R: ClusterResource>(
         &self,
         watch: &'a RecordedWatch<R>,
@@ -214,7 +215,7 @@ impl Committed {
                 }
             }
         }
-        // The initial state is not complete.
+        // The stream ended before the initial state was complete.
         broken.unless(
             watch.drained_at == 0,
             "one end of the initial state",
@@ -249,8 +250,8 @@ impl Committed {
         self.check_expired::<R>(last, watch.polled_at, (most, window), broken);
     }
 
-    /// Checks that a server at version `server` may have dropped the events after `version`: there
-    /// are more than it keeps, or there was a compaction after the first of them.
+    /// Checks that a server at version `server` may have dropped the events after `version`: it
+    /// had more events than it keeps, or the first of them was compacted.
     fn check_expired<R: ClusterResource>(
         &self,
         version: u64,
@@ -278,8 +279,8 @@ struct Expected<'a, R> {
     version: u64,
     change: Change,
     object: &'a R,
-    /// Whether the object is no longer selected. Then the event has the object's previous state,
-    /// with the version of the change.
+    /// Whether the object is no longer selected. The event then has the previous state of the
+    /// object, with the version of the change.
     left: bool,
 }
 

@@ -1,4 +1,4 @@
-//! Create and import of any kind: admission, defaulting, validation, names.
+//! Create and import of objects of any kind: admission, defaulting, validation, names.
 
 use std::sync::Arc;
 
@@ -17,9 +17,9 @@ use super::{
 };
 
 impl Cluster {
-    /// Creates an object in the namespace that it names. The server sets UID, timestamps,
-    /// generation and status, and ignores the client's values of these. A missing name is generated
-    /// from `generate_name`.
+    /// Creates an object in the namespace that the object names. The server sets UID, timestamps,
+    /// generation and status, and ignores the client's values of these. If the name is empty, the
+    /// server generates one from `generate_name`.
     ///
     /// # Errors
     /// 404 for a missing namespace, 403 for a terminating one, the error of admission, 422 for a
@@ -65,10 +65,11 @@ impl Cluster {
         self.store_drawn(store, object, draw, now)
     }
 
-    /// Imports an object from an existing cluster. It keeps its status, UID and timestamps; only
-    /// its version is new. The server fills in a missing UID, creation time or generation, and what
-    /// creation generates (a Job's selector, a Service's addresses) if the object lacks it. Only
-    /// the rules of creation are checked. A terminating namespace accepts the object.
+    /// Imports an object from an existing cluster. The object retains its status, UID and
+    /// timestamps; only its version is new. The server fills in a missing UID, creation time or
+    /// generation, and the fields that a create would generate (a Job's selector, a Service's
+    /// addresses). Only the rules of creation are checked. A terminating namespace accepts the
+    /// object.
     ///
     /// # Errors
     /// The same as [`create`](Cluster::create), except for the 403.
@@ -99,7 +100,7 @@ impl Cluster {
             metadata.uid = draw.uid();
         }
         if let Err(refused) = validate_create(self, &object) {
-            // The broken rule may concern what creation generates.
+            // The broken rule may concern a field that a create would generate.
             let identified = identified(&object, &object.metadata().uid, draw);
             object = identified.ok_or(refused)?;
             validate_create(self, &object)?;
@@ -112,7 +113,8 @@ impl Cluster {
         self.insert(store, object, Verb::Import, draw, now)
     }
 
-    /// Admission of a create: the namespace, then the caller's hook.
+    /// Admits a create: checks the definition of a custom kind and the namespace, then calls the
+    /// hook.
     pub(super) fn admit_create(&self, kind: Kind, metadata: &ObjectMeta) -> Result<(), ApiError> {
         self.admit_custom(kind)?;
         self.admit(kind, metadata, false)
@@ -160,7 +162,7 @@ impl Cluster {
         }
     }
 
-    /// Returns a new object as it would be stored, if its name is free.
+    /// Returns a new object as it would be stored. Fails if the name is taken.
     #[cold]
     fn try_new<R: Strategy>(
         &self,
@@ -191,7 +193,7 @@ impl Cluster {
         }
     }
 
-    /// Stores a new object after preparation and validation.
+    /// Prepares, validates and stores a new object.
     pub(super) fn store_new<R: Strategy>(
         &self,
         store: &KindStore<R>,
@@ -269,7 +271,8 @@ impl Cluster {
 }
 
 impl Cluster {
-    /// Charges a new object to quotas, whose errors name the object by its future name.
+    /// Charges a new object to quotas. Their errors contain the object's name, so it is drawn
+    /// before.
     #[cold]
     fn charge_named<R: Strategy>(&self, object: &R, draw: Draw, now: Now) -> Result<(), ApiError> {
         if !object.metadata().name.is_empty() {
@@ -282,11 +285,11 @@ impl Cluster {
     }
 }
 
-/// Resets metadata to that of a new object, whatever the client sent.
+/// Resets the metadata that the server sets to that of a new object.
 pub(super) fn prepare_metadata(kind: Kind, metadata: &mut ObjectMeta) {
     metadata.resource_version = ResourceVersion::Unset;
     metadata.generation = i64::from(kind.row().has_generation);
-    // Set later. No rule reads the UID that the client sent, which may be another object's.
+    // Set later. No rule reads the UID that the client sent, which may be that of another object.
     metadata.uid = Uid::default();
     metadata.deletion_timestamp = Time::UNSET;
     metadata.deletion_grace_period_seconds = OptionalSeconds::NONE;
@@ -301,7 +304,7 @@ fn tidy_metadata(metadata: &mut ObjectMeta) {
     meta::drop_repeated_owners(&mut metadata.owner_references);
 }
 
-/// Validates a new object with the name that would be generated for it.
+/// Validates a new object under the name that would be generated for it.
 ///
 /// # Errors
 /// 422 with every rule that the new object breaks, including the rules of its generated name.
@@ -315,7 +318,7 @@ fn validate_new<R: Strategy>(cluster: &Cluster, object: &R, draw: Draw) -> Resul
     if valid.is_ok() || name.is_empty() || !metadata.name.is_empty() {
         return valid;
     }
-    // The errors contain the generated name, which upstream generates before validation.
+    // Errors contain the generated name, because upstream generates the name before validation.
     let mut named = object.clone();
     named.metadata_mut().name = name;
     validate_create(cluster, &named)
@@ -326,8 +329,8 @@ fn identified<R: Strategy>(object: &R, uid: &Uid, draw: Draw) -> Option<R> {
     object.identified(uid, &|| generated_name(object.metadata(), draw))
 }
 
-/// Checks the size of an object after defaulting, before any other use: a million empty containers
-/// grow to a hundred million bytes.
+/// Checks the size of an object after defaulting, before the object is used in any other way: a
+/// million empty containers grow to a hundred million bytes.
 ///
 /// # Errors
 /// 422 if the object exceeds the maximum size.
@@ -340,7 +343,7 @@ pub(super) fn check_size<R: Strategy>(object: &R) -> Result<(), ApiError> {
     Err(errors::invalid(object.kind(), name, vec![cause]))
 }
 
-/// Returns the first name that is tried for an object; empty if the object has no prefix for names.
+/// Returns the first name to try for an object; empty if the object has no `generateName`.
 fn generated_name(metadata: &ObjectMeta, draw: Draw) -> CompactString {
     match metadata.generate_name.as_deref() {
         None | Some("") => CompactString::default(),
@@ -348,8 +351,8 @@ fn generated_name(metadata: &ObjectMeta, draw: Draw) -> CompactString {
     }
 }
 
-/// Returns the rules that an object from a file breaks when it is [loaded](crate::Api::load). Its
-/// defaults are set. What creation generates is added if the object lacks it.
+/// Returns the rules that an object from a file breaks when it is [loaded](crate::Api::load). The
+/// object has its defaults. Fields that a create would generate are added if the object lacks them.
 pub fn validate_loaded<R: Strategy>(object: &R) -> Vec<Cause> {
     let causes = object.validate_create();
     if causes.is_empty() {

@@ -94,7 +94,7 @@ fn the_admission_hook_is_called_and_its_refusal_is_final() {
 fn generated_names_give_up_after_eight_attempts() {
     let cluster = cluster();
     let sent = || pod("", json!({"metadata": {"generateName": "web-"}}));
-    // Take all the names that the next create will try.
+    // Takes all names that the next create will try.
     let draw = IdentityGenerator::new(1);
     let draws = cluster.write_counts().pods.created + 2 + 8;
     let next = (0..=draws).map(|_| draw.draw()).last().unwrap();
@@ -193,7 +193,7 @@ fn an_object_from_a_file_gets_what_creation_generates() {
         let name = &labels["batch.kubernetes.io/job-name"];
         assert_eq!(*name, made["metadata"]["name"]);
     }
-    // Since Kubernetes 1.26.
+    // These are the labels since Kubernetes 1.26.
     let labels = json!({"controller-uid": UID, "job-name": "c"});
     let selector = json!({"matchLabels": {"controller-uid": UID}});
     let metadata = json!({"name": "c", "uid": UID});

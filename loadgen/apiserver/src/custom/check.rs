@@ -16,7 +16,7 @@ use crate::errors::{duplicate, invalid_value, not_supported, required, too_long,
 use crate::time_limit;
 use crate::validation::{Causes, names};
 
-/// Returns the rules that a value breaks. `old` is the previous value.
+/// Returns the rules that a value breaks. `old` is the previous value, if there is one.
 pub(super) fn check(schema: &Value, new: &Value, old: Option<&Value>) -> Vec<Cause> {
     let mut causes = Broken::default();
     value(schema, new, old, &Path::ROOT, &mut causes);
@@ -30,13 +30,13 @@ pub(super) fn check_at(schema: &Value, new: &Value, path: &str) -> Vec<Cause> {
     causes.all.found()
 }
 
-/// The broken rules, and caches of data derived from the schema.
+/// The broken rules, and caches of data that the schema determines.
 #[derive(Default)]
 struct Broken<'s> {
     all: Causes,
-    /// The compiled patterns, each once for all values; `None` for an invalid pattern.
+    /// The compiled patterns, so that each is compiled once; `None` for an invalid pattern.
     patterns: BTreeMap<&'s str, Option<Regex>>,
-    /// The allowed values of each schema with an enumeration, by the address of the schema.
+    /// The allowed values of each schema with an enumeration, by the schema's address.
     enums: BTreeMap<*const Value, Places<&'s Value>>,
 }
 
@@ -55,7 +55,7 @@ impl<'s> Broken<'s> {
             .is_some_and(|pattern| pattern.is_match(text))
     }
 
-    /// Reports whether a value obeys another schema.
+    /// Reports whether a value obeys `schema`. Adds no causes.
     fn fits(&mut self, schema: &'s Value, new: &Value, path: &Path<'_>) -> bool {
         let found = std::mem::replace(&mut self.all, Causes::until_first());
         value(schema, new, None, path, self);
@@ -63,7 +63,7 @@ impl<'s> Broken<'s> {
     }
 }
 
-/// Returns a cause with a sentence about the field in the body.
+/// Returns a cause with upstream's phrase "… in body …" about the field.
 fn in_body(path: &Path<'_>, value: &Value, what: &str) -> Cause {
     let path = path.to_string();
     let what = format!("{path} in body {what}");
@@ -80,7 +80,7 @@ fn value<'s>(
     if old == Some(new) || new.is_null() && schema["nullable"] == true {
         return;
     }
-    // A problem may quote a long pattern or a long enumeration, and each entry may be checked
+    // A cause may quote a long pattern or a long enumeration, and each entry may be checked
     // against thousands of alternatives.
     if causes.all.is_full() || time_limit::is_over() {
         return;
@@ -100,7 +100,7 @@ fn value<'s>(
     combined(schema, new, path, causes);
 }
 
-/// Returns the expected type if the value has another type.
+/// Returns the type that the schema requires; `None` if the value has it.
 fn wrong_type(schema: &Value, value: &Value) -> Option<String> {
     if schema["x-kubernetes-int-or-string"] == true {
         let fits = value.is_string() || value.as_f64().is_some_and(is_whole);
@@ -269,7 +269,7 @@ fn check_list<'s>(
     let old_keys: Places<Option<Value>> = old.iter().map(&key).collect();
     for (number, entry) in entries.iter().enumerate() {
         let at = path.item(number);
-        // An entry without a key has no old counterpart.
+        // An entry without a key has no counterpart in the old list.
         let own = key(entry);
         let before = own.as_ref().and_then(|_| old_keys.position(&own));
         value(
@@ -291,8 +291,8 @@ fn check_list<'s>(
     }
 }
 
-/// Returns the function for the identity of a list's entries: their keys, or themselves. Entries of
-/// an atomic list have none.
+/// Returns a function for the identity of a list's entries: their keys, or the entries themselves.
+/// The function returns `None` for the entries of an atomic list.
 fn key_of(schema: &Value) -> impl Fn(&Value) -> Option<Value> {
     let kind = schema["x-kubernetes-list-type"].as_str().unwrap_or("");
     let keys = schema["x-kubernetes-list-map-keys"].as_array();
@@ -345,7 +345,7 @@ fn check_members<'s>(
         }
     }
     for (name, member) in members {
-        // These are validated as for all objects.
+        // These members are validated like those of any object.
         if is_root && OF_OBJECTS.contains(&name.as_str()) {
             continue;
         }
@@ -368,7 +368,7 @@ fn combined<'s>(schema: &'s Value, new: &Value, path: &Path<'_>, causes: &mut Br
     let (any, one, all) = (fitting("anyOf"), fitting("oneOf"), fitting("allOf"));
     let is_not = |not| causes.fits(not, new, path);
     let is_not = schema.get("not").is_some_and(is_not);
-    // Upstream names no field here.
+    // Upstream's error names no field here.
     let mut broken = |what: &str| {
         causes.push(invalid_value(
             "<nil>",

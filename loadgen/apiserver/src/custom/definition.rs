@@ -33,7 +33,7 @@ pub(super) fn storage_version(definition: &DynamicObject) -> Option<String> {
     Some(text(stored, "name").to_owned())
 }
 
-/// Returns the rules that a definition breaks. An update may not change anything that objects and
+/// Returns the rules that a definition breaks. An update must not change anything that objects and
 /// paths depend on.
 pub(super) fn validate_definition(new: &DynamicObject, old: Option<&DynamicObject>) -> Vec<Cause> {
     let checks = Checks::default();
@@ -238,8 +238,8 @@ fn validate_change(spec: &Field<'_>, old: &DynamicObject) {
     names.at("plural").unchanged(&before["names"]["plural"]);
 }
 
-/// Checks that every version in which objects may be stored, according to the status, is in the
-/// spec.
+/// Checks that every version in which objects may be stored, according to the status, is also in
+/// the spec.
 fn validate_stored(status: &Field<'_>, spec: &Field<'_>) {
     for stored in status.at("storedVersions").items() {
         let is_stored = |version: Field<'_>| version.value["name"] == *stored.value;

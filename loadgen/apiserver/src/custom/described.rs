@@ -68,7 +68,7 @@ pub(super) fn describe(definition: &DynamicObject) -> Option<Described> {
     })
 }
 
-/// Returns the row and the schema of a version.
+/// Returns the row and the schema of a version; `None` if the definition lacks a needed member.
 fn row(spec: &Value, names: &Value, version: &Value) -> Option<(Kind, Arc<Value>)> {
     let mut version = version.clone();
     let schema = version["schema"]["openAPIV3Schema"].take();

@@ -1,9 +1,9 @@
-//! Custom resources: the effects of a CustomResourceDefinition.
+//! Custom resources: what CustomResourceDefinitions do in a cluster.
 //!
 //! A definition is an object like any other; its row is in `row`. A write of a definition accepts
 //! its names and serves the kinds that it describes, with rows from `described`. The deletion of a
 //! definition deletes its objects and then the definition. All of that happens within the request,
-//! while upstream's controllers take some moments.
+//! while upstream's controllers do it some moments later.
 //!
 //! Lock order: the kinds that definitions describe (`Definitions::described`), then the stores of
 //! the kinds without a Rust type, to drop the store of a removed kind. The lock on the rows is
@@ -47,7 +47,8 @@ pub(crate) struct Definitions {
     described: RwLock<BTreeMap<String, Served>>,
     /// Incremented with every change of the served kinds.
     generation: AtomicU64,
-    /// The number of definitions being deleted. If it is 0, a removed object costs one check.
+    /// The number of definitions being deleted. If it is 0, the removal of an object costs one
+    /// check.
     terminating: AtomicU64,
 }
 
@@ -60,7 +61,7 @@ struct Served {
 impl Cluster {
     /// Returns a number that changes with the set of served kinds.
     pub fn kinds_generation(&self) -> u64 {
-        // Acquire: a thread that sees the number sees the kinds.
+        // Acquire: a thread that sees the number also sees the kinds.
         self.definitions.generation.load(Ordering::Acquire)
     }
 
@@ -72,8 +73,7 @@ impl Cluster {
         served.collect()
     }
 
-    /// Returns a custom kind in the version in which its objects are stored; returns any other kind
-    /// unchanged.
+    /// Returns the storage version of a custom kind. Returns any other kind unchanged.
     pub fn stored_kind(&self, kind: Kind) -> Kind {
         if kind.row().custom.is_none() {
             return kind;
@@ -84,7 +84,7 @@ impl Cluster {
         found.map_or(kind, |served| served.kinds.stored)
     }
 
-    /// Handles the write of a definition: accepts its names and serves its kinds.
+    /// Handles a written definition: accepts its names and serves its kinds.
     pub(crate) fn definition_written(&self, name: &str, manager: Manager<'_>, now: Now) {
         let sync = |store: &KindStore<DynamicObject>| {
             let by_server = manager.map(ByServer);
@@ -112,7 +112,7 @@ impl Cluster {
                 self.serve_definition(&definition, now);
             }
         };
-        // Ignored: the kind is built in, so its store exists.
+        // Ignore the error: the kind is built in, so its store exists.
         let _ = self.with_dynamic_store(DEFINITION, sync);
     }
 
@@ -145,8 +145,8 @@ impl Cluster {
         };
         let old = described.insert(name, served);
         if is_terminating && old.is_none_or(|old| !old.is_terminating) {
-            // Relaxed: a thread that removes an object after this write sees the number, ordered by
-            // the store's lock.
+            // Relaxed: the store's lock orders this write before the removal of an object by
+            // another thread, which therefore sees the number.
             self.definitions.terminating.fetch_add(1, Ordering::Relaxed);
         }
         // Release: see `kinds_generation`.
@@ -154,7 +154,7 @@ impl Cluster {
     }
 
     /// Deletes the objects of the definitions that are being deleted, then these definitions. Every
-    /// write through [`Api`](crate::Api) does this, except an import: call this after the last
+    /// write through [`Api`](crate::Api) does this, except an import; call this after the last
     /// import.
     pub fn end_definitions(&self, now: Now) {
         // Relaxed: see `serve_definition`.
@@ -176,7 +176,7 @@ impl Cluster {
         }
     }
 
-    /// Deletes all objects of a kind. Returns how many stay because of finalizers.
+    /// Deletes all objects of a kind. Returns how many remain because of finalizers.
     fn delete_objects(&self, kind: Kind, now: Now) -> u64 {
         let delete = |store: &KindStore<DynamicObject>| {
             let mut names: Vec<(Str, String)> = Vec::new();
@@ -190,7 +190,7 @@ impl Cluster {
             for (namespace, name) in names {
                 let effects = WriteEffects::for_verb(Verb::Delete);
                 let options = DeleteOptions::default();
-                // Ignored: another thread was faster.
+                // Ignore the error: another thread was faster.
                 let _ = self.delete_in(store, (&namespace, &name), &options, effects, now);
             }
             store.totals().live()
@@ -213,11 +213,11 @@ impl Cluster {
         self.finish_definition(name, now);
     }
 
-    /// Removes a definition without objects, whose names then become available to others.
+    /// Removes a definition that has no objects. Its names then become available to others.
     fn finish_definition(&self, name: &str, now: Now) {
         let mut waiting = Vec::new();
         let finish = |store: &KindStore<DynamicObject>| {
-            // Ignored: a client may have removed the definition.
+            // Ignore the error: a client may have removed the definition.
             let _ = self.modify(store, "", name, now, |old| {
                 let mut new = DynamicObject::clone(old);
                 let kept = old
@@ -241,7 +241,7 @@ impl Cluster {
                 }
             });
         };
-        // Ignored: the kind is built in, so its store exists.
+        // Ignore the error: the kind is built in, so its store exists.
         let _ = self.with_dynamic_store(DEFINITION, finish);
         for other in waiting.iter().filter(|other| *other != name) {
             self.definition_written(other, None, now);
@@ -279,7 +279,7 @@ fn group_of(definition: &DynamicObject) -> Option<&str> {
     definition.fields.get("spec")?.get("group")?.as_str()
 }
 
-/// Marks a definition as terminating: its objects are being deleted.
+/// Marks a definition as terminating, so that its objects are deleted.
 pub(crate) fn begin_termination(definition: &mut DynamicObject, now: podstorm_objects::Time) {
     let metadata = &mut definition.metadata;
     if !meta::has_finalizer(metadata, CLEANUP) {
@@ -293,7 +293,7 @@ pub(crate) fn begin_termination(definition: &mut DynamicObject, now: podstorm_ob
     names::set(definition, "Terminating", pending, now);
 }
 
-/// Reports whether all objects of a terminating definition are deleted.
+/// Reports whether all objects of a terminating definition have been deleted.
 pub(crate) fn is_ended(definition: &DynamicObject) -> bool {
     names::has(definition, "Terminating", "False")
 }
@@ -314,7 +314,7 @@ pub fn as_version(object: &DynamicObject, kind: Kind) -> DynamicObject {
     object
 }
 
-/// Returns the rules of its schema that a custom object breaks, then those of its scale.
+/// Returns the rules that a custom object breaks: those of its schema, then those of its scale.
 pub(crate) fn validate(new: &DynamicObject, old: Option<&DynamicObject>) -> Vec<Cause> {
     let Some(custom) = new.kind().row().custom else {
         return Vec::new();
@@ -328,10 +328,10 @@ pub(crate) fn validate(new: &DynamicObject, old: Option<&DynamicObject>) -> Vec<
     causes
 }
 
-/// Returns the number at a path; `None` if it is absent.
+/// Returns the number at a path; `None` if there is none.
 ///
 /// # Errors
-/// The problem with the value.
+/// Returns the problem with the value.
 pub(crate) fn number_at(
     path: &podstorm_objects::JsonPath,
     object: &Value,
@@ -383,9 +383,9 @@ fn check_scale(scale: &ScalePaths, object: &Value, causes: &mut Vec<Cause>) {
     }
 }
 
-/// Returns the kinds that an object describes if it is a definition, in every served version,
-/// together with their schemas, which it keeps alive. Does not check whether another definition has
-/// the same names.
+/// Returns the kinds that a definition describes, in every served version, and their schemas,
+/// which the return value keeps alive. Returns nothing for any other object. Does not check whether
+/// another definition has the same names.
 pub fn described_kinds(definition: &DynamicObject) -> (Vec<Kind>, Vec<Arc<Value>>) {
     if !is_definition(definition.kind().row()) {
         return Default::default();
@@ -401,7 +401,7 @@ pub fn described_kinds(definition: &DynamicObject) -> (Vec<Kind>, Vec<Arc<Value>
         .unwrap_or_default()
 }
 
-/// Returns warnings for a client about the parts of its definition that are not enforced.
+/// Returns warnings to the client about the parts of its definition that are not enforced.
 pub fn unenforced(definition: &Map) -> Vec<String> {
     let versions = definition
         .get("spec")
@@ -421,7 +421,7 @@ pub fn unenforced(definition: &Map) -> Vec<String> {
     warnings
 }
 
-/// Reports whether a row is that of definitions.
+/// Reports whether a row is the row of CustomResourceDefinitions.
 pub(crate) fn is_definition(row: &ResourceType) -> bool {
     std::ptr::eq(row, DEFINITION.row())
 }

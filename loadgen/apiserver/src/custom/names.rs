@@ -1,4 +1,4 @@
-//! Acceptance of a definition's names: those that no other definition of its group has.
+//! Acceptance of a definition's names: only names that no other definition of its group has.
 //!
 //! Source: `status/naming_controller.go` and `establish` of Kubernetes' `apiextensions-apiserver`.
 
@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use podstorm_objects::{DynamicObject, Map, Time};
 use serde_json::{Value, json};
 
-/// Returns the condition of a type.
+/// Returns the condition of a type; `None` if there is none.
 fn condition<'o>(object: &'o DynamicObject, kind: &str) -> Option<&'o Value> {
     let conditions = object.fields.get("status")?.get("conditions")?.as_array()?;
     conditions
@@ -15,12 +15,12 @@ fn condition<'o>(object: &'o DynamicObject, kind: &str) -> Option<&'o Value> {
         .find(|condition| condition["type"] == kind)
 }
 
-/// Reports whether a condition is true.
+/// Reports whether a condition has the status `True`.
 pub(super) fn is_true(object: &DynamicObject, kind: &str) -> bool {
     has(object, kind, "True")
 }
 
-/// Reports whether a condition has a status.
+/// Reports whether a condition has this status.
 pub(super) fn has(object: &DynamicObject, kind: &str, status: &str) -> bool {
     condition(object, kind).is_some_and(|condition| condition["status"] == status)
 }
@@ -55,7 +55,7 @@ pub(super) fn set(
     }
 }
 
-/// The names of a group's other definitions: of resources and of kinds.
+/// The accepted names of a group's other definitions: those of resources and those of kinds.
 #[derive(Debug, Default)]
 pub(super) struct Taken {
     resources: BTreeSet<String>,
@@ -86,7 +86,8 @@ impl Taken {
     }
 }
 
-/// Accepts the available names, and establishes the definition once all are accepted.
+/// Accepts the names that are not taken. Establishes the definition once all its names are
+/// accepted.
 pub(super) fn accept(definition: &mut DynamicObject, taken: &Taken, now: Time) {
     let none = Value::Null;
     let wanted = definition
@@ -147,7 +148,7 @@ fn put(names: &mut Map, member: &str, value: &Value) {
     }
 }
 
-/// Returns the problem with a name or a list of names.
+/// Returns the problem with a name or a list of names; `None` if there is none.
 fn problem(
     wanted: &Value,
     accepted: &Map,

@@ -66,7 +66,7 @@ fn set_text(members: &mut Map, name: &str, text: impl FnOnce() -> String) {
     }
 }
 
-/// Sets the status of a new definition, or adds the storage version to that of a changed one.
+/// Sets the status of a new definition. Adds the storage version to the status of a changed one.
 fn prepare(definition: &mut DynamicObject, old: Option<&DynamicObject>) {
     let Some(version) = storage_version(definition) else {
         return;

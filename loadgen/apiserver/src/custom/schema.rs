@@ -10,7 +10,7 @@ use super::definition::check_default;
 use crate::validation::Field;
 
 const TYPES: [&str; 6] = ["array", "boolean", "integer", "number", "object", "string"];
-/// Limits on lengths and counts.
+/// The members that limit lengths and counts.
 const NUMBERS: [&str; 6] = [
     "maxItems",
     "maxLength",
@@ -112,7 +112,7 @@ fn check(schema: &Field<'_>, is_root: bool) {
     check_rules(schema);
 }
 
-/// Checks for limits that no value can meet or that have no effect. Upstream accepts them.
+/// Checks for limits that no value can satisfy or that have no effect. Upstream accepts them.
 fn check_bounds(schema: &Field<'_>) {
     for name in NUMBERS {
         let bound = schema.at(name);
@@ -124,7 +124,7 @@ fn check_bounds(schema: &Field<'_>) {
     if factor.value.as_f64().is_some_and(|factor| factor <= 0.0) {
         factor.invalid("must be greater than 0");
     }
-    // Schemas with further requirements on the value.
+    // These are schemas with further requirements on the value.
     for name in ["allOf", "anyOf", "oneOf"] {
         schema
             .at(name)
@@ -189,7 +189,7 @@ fn check_list_type(schema: &Field<'_>) {
     }
 }
 
-/// Checks that only the names in metadata are restricted.
+/// Checks that the schema restricts only the names in the metadata.
 fn check_metadata(schema: &Field<'_>) {
     let of = schema.at("properties");
     let mut names = of.entries().map(|(name, _)| name);

@@ -1,4 +1,4 @@
-//! Normalization of objects to their schema: unknown fields are pruned, defaults are filled in.
+//! Makes objects conform to their schema: prunes unknown fields and fills in defaults.
 //!
 //! Source: `pruning` and `defaulting` of Kubernetes' `apiextensions-apiserver`.
 
@@ -9,7 +9,7 @@ use serde_json::Value;
 use crate::limits::{Growth, Listed};
 use crate::time_limit;
 
-/// The fields of every object, which a schema need not define.
+/// The fields of every object, which a schema does not have to define.
 pub(super) const OF_OBJECTS: [&str; 3] = ["apiVersion", "kind", "metadata"];
 
 fn is_true(schema: &Value, name: &str) -> bool {

@@ -61,7 +61,7 @@ fn with_shop() -> Cluster {
     let cluster = cluster();
     let shop = json!({"metadata": {"name": "shop"}});
     let shop = cluster.api(Kind::NAMESPACE).read(shop).unwrap().unwrap();
-    // Ignored: some test clusters already have it.
+    // Ignore the error: some test clusters already have the namespace.
     let _ = cluster.api(Kind::NAMESPACE).create(shop, at(0));
     cluster
 }

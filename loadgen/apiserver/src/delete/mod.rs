@@ -13,7 +13,7 @@ use crate::{Cluster, ClusterResource, Strategy, errors, meta};
 /// Checks the preconditions of a deletion against an object of the kind.
 ///
 /// # Errors
-/// 409 for another UID or version.
+/// 409 for a different UID or version.
 pub(crate) fn check_preconditions(
     options: &DeleteOptions,
     kind: Kind,
@@ -47,11 +47,11 @@ pub struct Deletion<R: ?Sized> {
 
 /// The next step of a deletion.
 enum DeletionStep<R> {
-    /// Nothing: the deletion began earlier.
+    /// Do nothing: the deletion began earlier.
     Pending,
     /// Store this object, which marks the beginning of the deletion.
     Mark(R),
-    /// Store this object, if given, and remove it.
+    /// Store this object, if there is one, and remove it.
     Remove(Option<R>),
 }
 
@@ -145,7 +145,7 @@ fn check_options(options: &DeleteOptions) -> Result<(), ApiError> {
     Err(errors::invalid_of(of, "", vec![cause]))
 }
 
-/// Decides the step of a deletion.
+/// Decides the next step of a deletion.
 fn plan<R: Strategy>(old: &R, options: &DeleteOptions, now: Now) -> DeletionStep<R> {
     let metadata = old.metadata();
     if old.keeps_until_empty() {
@@ -196,7 +196,7 @@ fn plan<R: Strategy>(old: &R, options: &DeleteOptions, now: Now) -> DeletionStep
     }
 }
 
-/// Begins the deletion of an object that stays until it is empty.
+/// Begins the deletion of an object that is only removed once it is empty.
 fn terminate<R: Strategy>(old: &R, options: &DeleteOptions, now: Now) -> DeletionStep<R> {
     let mut new = old.clone();
     if old.metadata().is_deleting() || !new.begin_termination(now.wall()) {
@@ -212,11 +212,11 @@ fn terminate<R: Strategy>(old: &R, options: &DeleteOptions, now: Now) -> Deletio
 
 /// The state of an object's grace period.
 enum Grace {
-    /// The kind has no grace period, or it is over.
+    /// The kind has no grace period, or the grace period is over.
     None,
-    /// It is running, and the request does not shorten it.
+    /// The grace period is running, and the request does not shorten it.
     Pending,
-    /// It begins or is shortened, with the new deadline and the total seconds.
+    /// The grace period begins or is shortened: the new deadline, and the total in seconds.
     Until { deadline: Time, seconds: i64 },
 }
 
@@ -244,14 +244,15 @@ fn grace<R: Strategy>(old: &R, options: &DeleteOptions, now: Now) -> Grace {
     };
     let mut deadline = Time::from_unix_seconds(deadline - running + seconds);
     if deadline.unix_nanos() < Some(now.wall_ns) {
-        // The shorter period is already over: the deadline is now, never in the past.
+        // The shorter period is already over. The deadline is now, and never in the past.
         deadline = now.wall();
         seconds = seconds.min(1);
     }
     Grace::Until { deadline, seconds }
 }
 
-/// Returns the object's finalizers with the policy's finalizer set; `None` if nothing changes.
+/// Returns the object's finalizers with the one that the policy requires; `None` if they don't
+/// change.
 fn wanted_finalizers(
     kind: Kind,
     metadata: &ObjectMeta,
@@ -280,8 +281,8 @@ fn wanted_finalizers(
     Some(others.chain(wanted.map(Str::from)).collect())
 }
 
-/// Returns the effective policy: the request's, or else that of the object's finalizers, or else
-/// the kind's.
+/// Returns the effective policy: that of the request, or else that of the object's finalizers, or
+/// else the default of the kind.
 fn policy(kind: Kind, metadata: &ObjectMeta, options: &DeleteOptions) -> Propagation {
     // Nothing depends on an Event, so upstream ignores the policy.
     if kind == Kind::EVENT {

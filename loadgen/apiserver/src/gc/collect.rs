@@ -1,4 +1,4 @@
-//! Handlers for the items of the garbage collector's queue.
+//! The collector's work: handlers for the items of its queue.
 
 use std::sync::atomic::Ordering;
 
@@ -14,8 +14,8 @@ use crate::update::{Update, prepare_and_validate};
 use crate::{Cluster, DeleteOptions, Propagation, meta};
 
 impl Cluster {
-    /// Handles up to `max` items of the collector's queue and returns their number. The first item
-    /// that needs an owner's dependents builds the owner index.
+    /// Handles up to `max` items of the collector's queue. Returns the number of handled items. The
+    /// first item that needs an owner's dependents builds the owner index.
     pub fn collect_garbage(&self, max: usize, now: Now) -> usize {
         self.end_definitions(now);
         for done in 0..max {
@@ -102,7 +102,7 @@ impl Cluster {
             return;
         }
         let propagation = if !waiting.is_empty() && !self.dependents(&metadata.uid).is_empty() {
-            // The object's own dependents are deleted first.
+            // The dependents of the object are deleted first.
             self.unblock_circle(store, key, metadata, now);
             Propagation::Foreground
         } else if meta::has_finalizer(metadata, meta::ORPHAN) {
@@ -128,15 +128,15 @@ impl Cluster {
         self.retry_on_conflict(key, deleted.map(drop));
     }
 
-    /// Queues another check after a conflict with another writer.
+    /// Queues another check if the request conflicted with another writer.
     fn retry_on_conflict(&self, key: &ObjectKey, result: Result<(), ApiError>) {
         if result.is_err_and(|error| error.code == 409) {
             self.garbage.push(WorkItem::Check(key.clone()));
         }
     }
 
-    /// Unblocks a cycle of objects that wait for each other's deletion: the object's own references
-    /// stop blocking.
+    /// Resolves a cycle of objects that wait for each other's deletion: the object's own references
+    /// no longer block.
     fn unblock_circle<R: Strategy>(
         &self,
         store: &KindStore<R>,
@@ -157,7 +157,7 @@ impl Cluster {
             return;
         }
         let effects = WriteEffects::for_verb(Verb::Patch);
-        // Ignored: a failure recurs in the deletion, which has the version as a precondition.
+        // Ignore the error: it recurs in the deletion, which has the version as a precondition.
         let _ = self.modify(store, &key.namespace, &key.name, now, |old| {
             let mut new = R::clone(old);
             for owner in &mut new.metadata_mut().owner_references {
@@ -186,7 +186,7 @@ impl Cluster {
         let mut blocked = false;
         for dependent in self.dependents(&metadata.uid) {
             let state = self.metadata_of(&dependent, |other| {
-                // An object that owns itself would wait for its own deletion. Upstream's waits
+                // An object that owns itself would wait for its own deletion. In upstream it waits
                 // forever.
                 let is_other = other.uid != metadata.uid;
                 let mut owners = other.owner_references.iter();
@@ -243,8 +243,8 @@ impl Cluster {
             return;
         };
         let uid = &object.metadata().uid;
-        // Ignored: the object may no longer exist. A patch that only removes a reference has no
-        // other failure.
+        // Ignore the error: the object may no longer exist. A patch that only removes a reference
+        // does not fail otherwise.
         let _ = self.strip_owners(store, key, uid, now, |other| other == owner);
     }
 
@@ -277,8 +277,8 @@ impl Cluster {
         finalizer: &str,
         now: Now,
     ) {
-        // Ignored: if the object was deleted, or replaced under the same name, nothing is left to
-        // do.
+        // Ignore the error: if the object was deleted, or replaced under the same name, nothing is
+        // left to do.
         let _ = self.modify(store, &key.namespace, &key.name, now, |old| {
             let metadata = old.metadata();
             if metadata.uid != *uid {

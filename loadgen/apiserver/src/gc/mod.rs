@@ -4,11 +4,10 @@
 //! Every commit [notifies](Cluster::notify_gc) the collector after its locks are released. A
 //! relevant commit adds an item to a queue. Later, [`Cluster::collect_garbage`] handles the items,
 //! with requests of its own. The owners of a dependent are looked up after the commit of the
-//! dependent. So either the look-up sees that an owner is missing, or the owner is deleted later
-//! and its deletion finds the dependent in the index.
+//! dependent. Therefore, either the lookup sees that an owner is missing, or the owner is deleted
+//! later and its deletion finds the dependent in the index.
 //!
-//! The collector can be [turned off](crate::ClusterOptions::leaves_garbage). Then commits add no
-//! items.
+//! If the collector is [turned off](crate::ClusterOptions::leaves_garbage), commits add no items.
 
 mod collect;
 mod misplaced;
@@ -49,9 +48,9 @@ enum WorkItem {
 
 #[derive(Debug)]
 struct Queue {
-    /// In order of arrival.
+    /// The items in order of arrival.
     order: VecDeque<WorkItem>,
-    /// The items in `order`.
+    /// The items of `order` as a set, so that each is queued once.
     queued: HashSet<WorkItem, RandomState>,
 }
 
@@ -137,7 +136,7 @@ impl Cluster {
         self.garbage.queue.lock().order.len()
     }
 
-    /// Notifies the collector and the services of the kind of a commit. The caller holds no lock.
+    /// Tells the collector and the services of the kind about a commit. The caller holds no lock.
     pub(super) fn notify_gc<R: Strategy>(
         &self,
         store: &KindStore<R>,
@@ -170,7 +169,7 @@ impl Cluster {
         }
     }
 
-    /// Queues a count of a quota's usage. It runs in order with the collector's other items.
+    /// Queues a count of a quota's usage, which is processed in order with the collector's items.
     pub(super) fn notify_gc_of_quota<R: Strategy>(&self, quota: &R) {
         self.garbage
             .push(WorkItem::Count(ObjectKey::from_object(quota)));
@@ -205,7 +204,7 @@ impl Cluster {
                     .push(WorkItem::Check(ObjectKey::from_object(new)));
             }
         }
-        // Owners that waited for this object may now be deletable.
+        // Owners that waited for the deletion of this object may now be deletable.
         if self.garbage.foreground_seen.load(Ordering::Relaxed)
             && let Some(metadata) = new.map(|new| new.metadata())
         {
@@ -267,13 +266,14 @@ impl Cluster {
         }
     }
 
-    /// Returns the state of the owner that a dependent in `namespace` names.
+    /// Returns the state of an owner whose dependent is in `namespace` and has the kind
+    /// `dependent`.
     fn owner_state(&self, owner: &OwnerReference, namespace: &str, dependent: Kind) -> OwnerState {
         let Some(kind) = self.kind_of(owner) else {
             return OwnerState::Solid;
         };
         if kind.is_namespaced() && !dependent.is_namespaced() {
-            // A namespaced owner of a cluster-scoped object can't be located. Upstream ignores it
+            // A namespaced owner of a cluster-scoped object can't be located. Upstream ignores it,
             // too.
             return OwnerState::Solid;
         }
@@ -289,8 +289,8 @@ impl Cluster {
         };
         let mut found = OwnerState::Absent;
         let looked = self.with_store(kind, |store| {
-            // Set before the look-up: an owner that is deleted after the look-up must find the flag
-            // set.
+            // Set before the lookup: if the owner is deleted after the lookup, its deletion must
+            // see the flag.
             store.set_has_owners();
             store.inspect_metadata(namespace, &owner.name, &mut |metadata| {
                 found = state(metadata);

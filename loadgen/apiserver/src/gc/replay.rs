@@ -1,4 +1,4 @@
-//! States and queue items set directly, for checkers that compare the collector with another
+//! Sets states and queue items directly, for checkers that compare the collector with another
 //! implementation.
 
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use crate::{Cluster, ClusterResource, errors};
 /// An item of the collector's queue.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum GarbageItem {
-    /// Check whether this object still has an owner, or still waits for its dependents.
+    /// Check whether this object still has an owner or still waits for its dependents.
     Object(Kind, Str, Str),
     /// Check every dependent of the owner with this UID.
     DependentsOf(Uid),
@@ -41,7 +41,7 @@ impl Cluster {
         });
     }
 
-    /// Empties the collector's queue and returns the number of items.
+    /// Empties the collector's queue. Returns the number of discarded items.
     pub fn discard_garbage(&self) -> usize {
         let mut dropped = 0;
         while self.garbage.pop().is_some() {
@@ -50,7 +50,7 @@ impl Cluster {
         dropped
     }
 
-    /// Replaces an object with this state without any checks. The commit is an ordinary one.
+    /// Replaces an object with this state without checking anything. The commit is an ordinary one.
     ///
     /// # Errors
     /// 404 if there is no such object; 409 if another writer was faster.
@@ -69,7 +69,7 @@ impl Cluster {
         }
     }
 
-    /// Removes an object without any checks.
+    /// Removes an object without checking anything.
     ///
     /// # Errors
     /// The same as [`replay`](Cluster::replay).

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 /// The number of unchanged lines shown around a change.
 const AROUND: usize = 3;
-/// The number of lines from which frequent lines are not searched for.
+/// From this number of lines on, matches do not begin at frequent lines.
 const LONG: usize = 200;
 
 /// A run of lines that both texts contain: its start in each, and its length.
@@ -17,8 +17,8 @@ struct Match {
     count: usize,
 }
 
-/// Returns the changes from one text to another, with some lines of context; empty if there are
-/// none. O(lines²).
+/// Returns the changes from one text to another, with [`AROUND`] lines of context; empty if there
+/// are none. O(lines²).
 pub(crate) fn unified(old: &[String], new: &[String]) -> String {
     let mut matches = Vec::new();
     find_all(old, new, (0, old.len()), (0, new.len()), &mut matches);

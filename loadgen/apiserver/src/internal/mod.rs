@@ -1,5 +1,5 @@
 //! Values as upstream's error messages quote them: with the fields of Kubernetes' internal types,
-//! in their order, including empty fields. Also the differences between two such values.
+//! in the order of these types, including empty fields. Also the differences between two values.
 //!
 //! Source: `types.go` in `pkg/apis/core`, `batch` and `apps` of Kubernetes; `diff.Diff` of apimachinery.
 
@@ -12,13 +12,13 @@ use serde_json::Value;
 
 pub(crate) use difference::unified;
 
-/// A field of a type.
+/// A field of an internal type.
 #[derive(Debug)]
 struct Field {
     name: &'static str,
-    /// The name in JSON.
+    /// The name of the field in JSON.
     member: String,
-    /// Whether the field is one level higher in JSON.
+    /// Whether JSON has the field one level higher.
     is_of_parent: bool,
     kind: FieldKind,
 }
@@ -94,14 +94,14 @@ fn member_of(field: &str) -> String {
     field[..small].to_ascii_lowercase() + &field[small..]
 }
 
-/// Formats a value of a type in one line.
+/// Formats a value of the internal type `of` on one line.
 pub fn quoted(value: &Value, of: &str) -> String {
     let mut out = Printer::default();
     out.object(value, &Value::Null, of);
     out.text
 }
 
-/// Formats a value of a type in lines, with one space of indentation per level.
+/// Formats a value of the internal type `of` on several lines, indented by one space per level.
 pub(crate) fn lines(value: &Value, of: &str) -> Vec<String> {
     let mut out = Printer {
         is_indented: true,
@@ -111,7 +111,7 @@ pub(crate) fn lines(value: &Value, of: &str) -> Vec<String> {
     out.text.split('\n').map(str::to_owned).collect()
 }
 
-/// Formats a pod template in one line. Its metadata has the same type internally and externally.
+/// Formats a pod template on one line. Its metadata has the same type internally and externally.
 pub(crate) fn template(value: &Value) -> String {
     const METADATA: [&str; 12] = [
         "name",
@@ -144,7 +144,7 @@ pub(crate) fn invalid(
     invalid_as(field, &quoted(value, of), detail)
 }
 
-/// Like [`invalid`], with an already quoted value.
+/// Like [`invalid`], with a value that is already quoted.
 pub(crate) fn invalid_as(
     field: impl Into<String>,
     quoted: &str,

@@ -9,7 +9,7 @@ use podstorm_objects::{ApiError, Object, ResourceVersion};
 use self::token::{Collection, Token};
 use super::{Cluster, ClusterResource, KindStore, Strategy, errors};
 
-/// Decides whether a request applies to an object.
+/// A predicate that decides whether a request applies to an object.
 pub type Select<'a> = dyn Fn(&dyn Object) -> bool + 'a;
 
 /// Options of a list.
@@ -21,8 +21,8 @@ pub struct ListOptions<'a> {
     pub limit: usize,
     /// The token from the previous page; empty for the first page.
     pub continue_token: &'a str,
-    /// The minimum version of the first page. Unset and `0` accept any version. The server's state
-    /// is always current.
+    /// The minimum version of the first page. Unset and `0` accept any version. Lists always return
+    /// the current state.
     pub resource_version: ResourceVersion,
     /// Restricts the list to the objects for which this returns true.
     pub select: Option<&'a Select<'a>>,
@@ -47,15 +47,16 @@ pub struct ListPage<R: ?Sized> {
     pub items: Vec<Arc<R>>,
     /// The version of the whole list, the same on every page.
     pub resource_version: ResourceVersion,
-    /// The token for the next page; empty on the last one.
+    /// The token for the next page; empty on the last page.
     pub continue_token: String,
     /// The number of objects on the following pages, including those that the list does not select.
     pub remaining: usize,
 }
 
 impl Cluster {
-    /// Returns all objects of a kind, or of one namespace, sorted by namespace and name, and their
-    /// version. No object is newer, and a watch from that version misses nothing. O(n log n).
+    /// Returns all objects of a kind, or of one namespace, sorted by namespace and name, and the
+    /// version of the list. No object is newer, and a watch from that version misses nothing.
+    /// O(n log n).
     pub fn list<R: ClusterResource>(
         &self,
         namespace: Option<&str>,
@@ -71,12 +72,12 @@ impl Cluster {
     }
 
     /// Returns a page of a list. The first page fixes the version of all pages. A cluster that
-    /// [keeps older states](crate::ClusterOptions::keeps_past) returns pages in any order and any
-    /// number of times, as long as the history reaches back to the version; other clusters only
-    /// until the next write of the kind.
+    /// [keeps past states](crate::ClusterOptions::keeps_past) returns pages in any order and any
+    /// number of times, as long as the history reaches back to the version; other clusters do so
+    /// only until the next write of the kind.
     ///
-    /// O(objects of the page) and O(events since the first page). O(n log n) for a list without a
-    /// limit and for the kind's very first page. O(objects examined) if the list selects.
+    /// Costs O(objects of the page) plus O(events since the first page); O(n log n) for a list
+    /// without a limit and for the first page of the kind ever; O(objects examined) with `select`.
     ///
     /// # Errors
     /// 504 for a version that the server has not reached. 410 for a token whose version is too old,
@@ -130,7 +131,7 @@ impl Cluster {
         })
     }
 
-    /// Returns the page at a token, or the first page.
+    /// Returns the page at the position of a token, or the first page.
     fn page_of<R: Strategy>(
         &self,
         store: &KindStore<R>,
@@ -152,7 +153,8 @@ impl Cluster {
             None => (options.namespace.unwrap_or(""), ""),
         };
         let mut from = (namespace.to_owned(), name.to_owned());
-        // With a selector one pass may not find enough. Without the past only one pass is possible.
+        // With a selector one pass may not find enough. Without past states only one pass is
+        // possible.
         let mut looked_at = match options.select.is_some() && !self.options.keeps_past {
             true => usize::MAX,
             false => limit,
@@ -171,7 +173,7 @@ impl Cluster {
                 let metadata = last.metadata();
                 from = (metadata.namespace.to_string(), metadata.name.to_string());
             }
-            // The last object comes again as the first one of the next pass.
+            // The last object of this pass is the first of the next one.
             let objects = page.objects.into_iter().take(looked_at);
             items.extend(objects.filter(|object| options.select.is_none_or(|is| is(&**object))));
             if options.select.is_none() && !is_last {

@@ -92,7 +92,7 @@ fn pages_show_one_state_and_can_be_read_repeatedly() {
         assert_eq!(rest.resource_version, first.resource_version);
         assert_eq!((rest.continue_token.as_str(), rest.remaining), ("", 0));
     }
-    // With another limit too, and as part of any number of lists.
+    // With a different limit, too, and as part of any number of lists.
     for _ in 0..100 {
         cluster.list_page::<Pod>(&page(1, "")).unwrap();
     }

@@ -23,7 +23,7 @@ pub(super) struct Token {
     /// The first key of the page, relative to the collection: the previous page's last key followed
     /// by a zero byte.
     start: String,
-    /// The collection.
+    /// The collection that the list belongs to.
     #[serde(default)]
     of: String,
     /// The number of objects from this position to the end; absent if unknown.
@@ -127,8 +127,8 @@ impl Token {
         u64::try_from(self.rv).ok()
     }
 
-    /// Returns the namespace and name that the page begins with. The namespace is that of the
-    /// collection, if it has one.
+    /// Returns the namespace and name at which the page begins. If the collection is a namespace,
+    /// returns this namespace.
     pub(super) fn start<'t>(&'t self, of: Collection<'t>) -> (&'t str, &'t str) {
         let whole = (of.namespace.unwrap_or(""), self.start.as_str());
         match of.spans_namespaces() {
@@ -141,7 +141,7 @@ impl Token {
         self.left
     }
 
-    /// Returns the same position in the newest state.
+    /// Returns a token with the same position in the newest state.
     pub(super) fn at_newest(&self) -> Token {
         Token {
             rv: NEWEST,

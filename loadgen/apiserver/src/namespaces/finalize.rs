@@ -1,4 +1,4 @@
-//! `PUT` of a namespace's `/finalize`, by which the client that has emptied a namespace releases
+//! `PUT` of a namespace's `/finalize`, with which the client that has emptied a namespace releases
 //! it.
 
 use std::sync::Arc;
@@ -16,7 +16,7 @@ impl Cluster {
     /// is being deleted is removed with its last finalizer.
     ///
     /// # Errors
-    /// 404; 409 for another UID or version; 422 for a broken rule.
+    /// 404; 409 for a different UID or version; 422 for a broken rule.
     pub fn finalize(
         &self,
         namespace: Namespace,

@@ -1,7 +1,7 @@
-//! The server's part in the deletion of a namespace: it removes a namespace with its last
-//! finalizer, and reports removals of objects from terminating namespaces. The namespace
-//! controller, which empties them, is a client of the API. Without this controller a namespace
-//! stays `Terminating`.
+//! The server's part in the deletion of a namespace: removes a namespace with its last finalizer,
+//! and reports removals of objects from terminating namespaces. The namespace controller, which
+//! empties these namespaces, is a client of the API. Without this controller, a namespace stays
+//! `Terminating`.
 
 mod finalize;
 
@@ -28,14 +28,14 @@ pub enum Termination<'a> {
     },
 }
 
-/// Receives the reports. Called after the commit and without a lock, on the thread that made the
-/// commit.
+/// The hook that receives the reports. It is called after the commit and without a lock, on the
+/// thread that made the commit.
 pub type TerminationHook = Arc<dyn Fn(Termination<'_>) + Send + Sync>;
 
-/// The state of a cluster about namespaces that are being deleted.
+/// What a cluster knows about namespaces that are being deleted.
 #[derive(Default)]
 pub(crate) struct Terminations {
-    /// Whether a namespace was ever deleted. If not, removals cost one check.
+    /// Whether a namespace was ever deleted. If not, the removal of an object costs one check.
     seen: AtomicBool,
     hook: Lock<Option<TerminationHook>>,
 }
@@ -50,8 +50,8 @@ impl Terminations {
     /// Records that a namespace is being deleted.
     pub(crate) fn begun(&self) {
         // Relaxed: the hook's lock orders this before a hook that is set later. The client that
-        // empties the namespace has read its deletion, and the store's locks order that before
-        // later removals.
+        // empties the namespace has read that it is being deleted, and the store's locks order that
+        // read before later removals.
         if !self.seen.swap(true, Ordering::Relaxed) {
             self.report(Termination::First);
         }
@@ -66,7 +66,7 @@ impl Terminations {
 }
 
 impl Cluster {
-    /// Sets the hook for reports. If a namespace was deleted before, the hook is called
+    /// Sets the hook for the reports. If a namespace was deleted before, the hook is called
     /// immediately.
     pub fn set_termination_hook(&self, hook: Option<TerminationHook>) {
         *self.terminations.hook.lock() = hook;
@@ -76,7 +76,7 @@ impl Cluster {
         }
     }
 
-    /// Reports the removal of an object.
+    /// Reports the removal of an object if its namespace is terminating.
     pub(crate) fn report_removal(&self, removed: &ObjectMeta, now: Now) {
         // Relaxed: see `Terminations::begun`.
         if !self.terminations.seen.load(Ordering::Relaxed) {

@@ -10,7 +10,7 @@ use crate::limits::{self, Exceeded, Growth};
 #[derive(Clone, Debug, PartialEq)]
 pub struct Operation {
     op: String,
-    /// `None` if it is not a string.
+    /// The path; `None` if it is absent or not a string.
     path: Option<String>,
     from: Option<String>,
     value: Value,
@@ -44,7 +44,7 @@ impl Operation {
         }
     }
 
-    /// Reads an operation. Missing members are detected when the operation is carried out.
+    /// Reads an operation. Missing members are only detected when the operation is applied.
     pub(super) fn read(members: &Map<String, Value>) -> Operation {
         let text = |name: &str| members.get(name).and_then(Value::as_str).map(str::to_owned);
         Operation {
@@ -55,8 +55,8 @@ impl Operation {
         }
     }
 
-    /// Carries out the operation. Its value is charged before it is added, so a document that is
-    /// too deep is never built: even dropping one would overflow the stack.
+    /// Applies the operation. The value is charged before it is added, so a document that is too
+    /// deep is never built: even dropping such a document would overflow the stack.
     fn apply(&self, document: &mut Value, growth: &mut Growth) -> Result<(), Failed> {
         let path = self.path.as_deref().ok_or(Rejected)?;
         let from = || self.from.as_deref().ok_or(Rejected);
@@ -110,7 +110,7 @@ impl Operation {
     }
 }
 
-/// Applies all operations, or none if one fails or the document would exceed a limit.
+/// Applies all operations; applies none if one fails or the document would exceed a limit.
 pub(super) fn apply(operations: &[Operation], document: &mut Value) -> Result<(), Failed> {
     let mut changed = document.clone();
     let mut growth = Growth::default();
@@ -127,8 +127,8 @@ fn levels(path: &str) -> usize {
     path.matches('/').count()
 }
 
-/// Returns the value that holds the last part of a path, and that part. Text before the first slash
-/// is ignored.
+/// Returns the value that contains the last part of a path, and that part. Text before the first
+/// slash is ignored.
 fn holder<'d>(document: &'d mut Value, path: &str) -> Result<(&'d mut Value, String), Failed> {
     let mut parts: Vec<String> = (path.split('/').skip(1))
         .map(|part| part.replace("~1", "/").replace("~0", "~"))

@@ -1,4 +1,4 @@
-//! `PATCH`: a patch document applied to the JSON of the stored object.
+//! `PATCH`: applies a patch document to the JSON of the stored object.
 
 mod json;
 
@@ -31,7 +31,7 @@ pub enum Patch {
     Json(Vec<Operation>),
 }
 
-/// The maximum number of operations in a JSON patch, as in upstream.
+/// The maximum number of operations in a JSON patch, the same as in upstream.
 const OPERATIONS_MAX: usize = 10_000;
 
 impl Patch {
@@ -68,7 +68,7 @@ impl Patch {
         }
     }
 
-    /// Applies the patch to the document of an object of the kind, within [`limits`].
+    /// Applies the patch to the document of an object of this kind, within [`limits`].
     ///
     /// # Errors
     /// 400 for a strategic directive in a wrong form, 500 for a directive that doesn't fit the
@@ -119,11 +119,11 @@ fn rejected() -> ApiError {
 
 impl Cluster {
     /// Patches an object but keeps its status. The patch applies to any stored version, unless it
-    /// names one. A patch without a change is not committed.
+    /// contains a version. A patch that changes nothing is not committed.
     ///
     /// # Errors
     /// 404; 400 for a patch that can't be applied; 409 for a version other than the stored one; 422
-    /// for a broken rule, which includes another UID, or for an object that is no longer readable.
+    /// for a broken rule, which includes a different UID, or for an object that becomes unreadable.
     pub fn patch<R: ClusterResource>(
         &self,
         namespace: &str,
@@ -195,7 +195,7 @@ impl Cluster {
             let mut new = patched(&**old, patch, manager)?;
             let stored = old.metadata();
             meta::check_patched(store.kind(), new.metadata_mut(), stored)?;
-            // In a patch, another UID breaks a rule; it is not a failed precondition.
+            // In a patch, a different UID breaks a rule; it is not a failed precondition.
             let uid = std::mem::take(&mut new.metadata_mut().uid);
             check_put(&new, &**old)?;
             new.metadata_mut().uid = uid;
@@ -212,7 +212,7 @@ fn patched<R: Strategy>(old: &R, patch: &Patch, manager: Manager<'_>) -> Result<
     let kind = old.kind();
     let mut document = old.to_json();
     if let Err(problem) = patch.apply(kind, &mut document) {
-        // The patch may need the empty fields that clients see, and error messages quote them.
+        // The patch may need the empty fields that clients see, and error messages quote these.
         let Some(manager) = manager else {
             return Err(problem);
         };
@@ -231,8 +231,8 @@ fn patched<R: Strategy>(old: &R, patch: &Patch, manager: Manager<'_>) -> Result<
     })
 }
 
-/// Adds the empty fields that Go writes to the members that the patch touched. All other members
-/// have them.
+/// Adds the empty fields that Go writes to the members that the patch changed. All other members
+/// have these fields already.
 fn fill(kind: Kind, patch: &Patch, document: &mut Value) {
     let Value::Object(members) = document else {
         return;
@@ -246,7 +246,7 @@ fn fill(kind: Kind, patch: &Patch, document: &mut Value) {
     }
 }
 
-/// Shares the unchanged parts with the stored object again: decoding JSON has copied them.
+/// Shares the unchanged parts with the stored object again, because decoding JSON has copied them.
 fn share_metadata(new: &mut ObjectMeta, old: &ObjectMeta) {
     share(&mut new.generate_name, &old.generate_name);
     share(&mut new.namespace, &old.namespace);

@@ -12,7 +12,7 @@ use serde_json::{Map, Value, json};
 use super::admission::{NewPod, Plugin, Spec, is_absent, rejected};
 use crate::Cluster;
 
-/// The account of pods that name no account.
+/// The account of pods that do not name one.
 const DEFAULT: &str = "default";
 
 /// The annotation of mirror pods, which mirror a kubelet's static pod.
@@ -21,8 +21,8 @@ const MIRROR: &str = "kubernetes.io/config.mirror";
 /// The mount path of the token in containers.
 const MOUNT_PATH: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
 
-/// The lifetime of a volume's token in seconds. By this number the API server recognizes tokens
-/// whose programs may not reload them.
+/// The lifetime of the token in the volume, in seconds. By this number the API server recognizes
+/// tokens that belong to programs which may not reload them.
 ///
 /// Source: `WarnOnlyBoundTokenExpirationPeriod` of Kubernetes' `pkg/serviceaccount`.
 const TOKEN_SECONDS: i64 = 3_607;
@@ -36,8 +36,8 @@ pub(super) struct Admitted {
 }
 
 impl Cluster {
-    /// Reports whether a pod was refused only because the default account of its namespace is
-    /// missing. A controller creates that account soon after the namespace.
+    /// Reports whether a pod was refused only because its namespace does not have the default
+    /// account yet, which a controller creates soon after the namespace.
     pub fn awaits_account(&self, refused: &ApiError) -> bool {
         let why = format!(": {}", missing(DEFAULT));
         self.options.plugins.has(Plugin::ServiceAccount)
@@ -47,7 +47,7 @@ impl Cluster {
     }
 
     /// Returns the account that a new pod with this spec gets, in its current version; `None` if
-    /// the plugin is off.
+    /// the plugin is off or the account does not exist.
     pub(super) fn account_of(&self, namespace: &Str, spec: &PodSpec) -> Option<Admitted> {
         if !self.options.plugins.has(Plugin::ServiceAccount) {
             return None;
@@ -67,7 +67,7 @@ impl Cluster {
         })
     }
 
-    /// Reports whether an account is unchanged since its admission.
+    /// Reports whether an account has not changed since admission found it.
     pub(super) fn is_as_admitted(&self, found: &Admitted) -> bool {
         let now = self.account(&found.namespace, &found.name);
         now.is_some_and(|account| account.metadata().resource_version == found.version)
@@ -84,7 +84,8 @@ fn missing(name: &str) -> String {
     format!("serviceaccount {name:?} not found")
 }
 
-/// Returns the account that a spec names, in the current or the older field.
+/// Returns the account that a spec names in the current or the older field; `None` if it names
+/// none.
 fn name_of(spec: &Spec) -> Option<&str> {
     let text = |member: &str| spec.get(member)?.as_str().filter(|name| !name.is_empty());
     text("serviceAccountName").or_else(|| text("serviceAccount"))
@@ -93,8 +94,8 @@ fn name_of(spec: &Spec) -> Option<&str> {
 /// Fills in the service account of a new pod, with its token volume and pull secrets.
 ///
 /// # Errors
-/// 403 for an account that does not exist, and for a mirror pod that names one; 404 for a missing
-/// namespace, 403 for a terminating one.
+/// 403 for an account that does not exist, and for a mirror pod that names an account; 404 for a
+/// missing namespace; 403 for a terminating one.
 pub(super) fn admit(cluster: &Cluster, pod: &NewPod<'_>, spec: &mut Spec) -> Result<(), ApiError> {
     if pod.is_annotated(MIRROR) {
         return check_mirror(pod, spec);
@@ -102,7 +103,7 @@ pub(super) fn admit(cluster: &Cluster, pod: &NewPod<'_>, spec: &mut Spec) -> Res
     let name = name_of(spec).unwrap_or(DEFAULT).to_owned();
     spec.insert("serviceAccountName".to_owned(), name.as_str().into());
     let Some(account) = cluster.account(pod.namespace, &name) else {
-        // The plugin for namespaces comes first.
+        // The admission plugin for namespaces comes first.
         cluster.admit_namespace(Kind::POD, pod.namespace, pod.name)?;
         let (namespace, why) = (pod.namespace, missing(&name));
         let why = format!("{LOOKED_UP}{namespace}/{name}: {why}");
@@ -192,7 +193,8 @@ fn mount_token(cluster: &Cluster, spec: &mut Spec) {
     }
 }
 
-/// Adds an entry to a list, which may be absent or null. Returns false if the member is not a list.
+/// Adds an entry to a list, which may be absent or null. Returns false if the member is anything
+/// else.
 fn push(to: &mut Map<String, Value>, member: &str, entry: Value) -> bool {
     if is_absent(to, member) {
         to.insert(member.to_owned(), json!([]));
@@ -202,7 +204,7 @@ fn push(to: &mut Map<String, Value>, member: &str, entry: Value) -> bool {
             entries.push(entry);
             true
         }
-        // Later validation refuses the wrong type.
+        // Validation refuses the wrong type later.
         _ => false,
     }
 }
@@ -349,7 +351,7 @@ mod tests {
         let spec = admitted(&cluster, spec).unwrap();
         assert_eq!(spec["volumes"].as_array().unwrap().len(), 1);
         assert_eq!(spec["containers"][0]["volumeMounts"], own);
-        // A volume with the name prefix counts as the one with the token, and is mounted where the
+        // A volume whose name has the prefix counts as the token volume, and is mounted where a
         // mount is missing.
         let name = "kube-api-access-mine";
         let volumes = json!([{"name": name, "emptyDir": {}}]);

@@ -1,7 +1,7 @@
-//! Upstream's admission plugins that fill in the spec of a pod; some also apply to changes.
+//! Upstream's admission plugins that fill in the spec of a pod. Some of them also apply to changes.
 //!
-//! Source: the default plugins of kube-apiserver 1.36 that concern pods here, in their order.
-//! ServiceAccount is in [`account`], LimitRanger in [`ranges`](crate::ranges). For other kinds
+//! Source: those default plugins of kube-apiserver 1.36 that affect pods here, in their order.
+//! ServiceAccount is in [`account`], LimitRanger in [`ranges`](crate::ranges). For other kinds,
 //! there are StorageObjectInUseProtection and, over HTTP, TaintNodesByCondition; both apply only to
 //! new objects.
 
@@ -19,7 +19,7 @@ use crate::{Cluster, errors, kind_named};
 /// An admission plugin that can be turned off.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Plugin {
-    /// Gives a pod the service account of its namespace, and a token.
+    /// Gives a pod the service account of its namespace, and a volume with a token.
     ServiceAccount,
     /// Gives a pod the priority of its PriorityClass.
     Priority,
@@ -32,7 +32,7 @@ pub enum Plugin {
 }
 
 impl Plugin {
-    /// All plugins, in the order in which they see an object.
+    /// All plugins, in the order in which they process an object.
     pub const ALL: [Plugin; 5] = [
         Plugin::ServiceAccount,
         Plugin::Priority,
@@ -41,12 +41,12 @@ impl Plugin {
         Plugin::DefaultStorageClass,
     ];
 
-    /// Returns the plugin with upstream's name.
+    /// Returns the plugin with this name in upstream; `None` if there is none.
     pub fn named(name: &str) -> Option<Plugin> {
         Plugin::ALL.into_iter().find(|plugin| plugin.name() == name)
     }
 
-    /// Returns upstream's name of the plugin.
+    /// Returns the plugin's name in upstream.
     pub const fn name(self) -> &'static str {
         match self {
             Plugin::ServiceAccount => "ServiceAccount",
@@ -117,12 +117,12 @@ impl fmt::Debug for Plugins {
 
 pub(super) type Spec = Map<String, Value>;
 
-/// The data of a new pod, besides its spec, that plugins read.
+/// The data of a new pod that plugins read besides its spec.
 #[derive(Clone, Copy, Debug)]
 pub struct NewPod<'a> {
     /// The namespace.
     pub namespace: &'a str,
-    /// The name, or its prefix.
+    /// The name, or `generateName` if the name is empty.
     pub name: &'a str,
     /// The annotations.
     pub annotations: Annotations<'a>,
@@ -133,7 +133,7 @@ pub struct NewPod<'a> {
 pub enum Annotations<'a> {
     /// The annotations of a decoded pod.
     Read(&'a Labels),
-    /// The annotations of a JSON document, if it has any.
+    /// The annotations of a JSON document; `None` if it has none.
     Document(Option<&'a Map<String, Value>>),
 }
 
@@ -148,7 +148,7 @@ impl NewPod<'_> {
     }
 }
 
-/// How long a pod stays on a node that is not ready or unreachable by default, in seconds.
+/// How long a pod stays on a node that is not ready or is unreachable by default, in seconds.
 const TOLERATED_SECONDS: i64 = 300;
 
 impl Cluster {
@@ -157,8 +157,8 @@ impl Cluster {
         self.options.plugins.has(plugin)
     }
 
-    /// Fills in the missing parts of a new pod's spec: its account, priority, tolerations for nodes
-    /// that are not ready or unreachable, and the values of its runtime class.
+    /// Fills in the missing parts of a new pod's spec: the account, the priority, the tolerations
+    /// for nodes that are not ready or unreachable, and the values of the runtime class.
     ///
     /// # Errors
     /// 403 if a priority class, a runtime class or an account does not exist, and for a priority or
@@ -195,9 +195,9 @@ impl Cluster {
         Ok(())
     }
 
-    /// Admits a new pod, or a template as a pod of its namespace: sets its spec and the name of its
-    /// token volume. A template's spec is cached with the template: a PriorityClass that is deleted
-    /// and recreated with another value is not read again.
+    /// Admits a new pod, or a template as a pod of its namespace: sets the spec and the name of the
+    /// token volume. The admitted spec of a template is cached with the template: a PriorityClass
+    /// that is deleted and recreated with another value is not read again.
     ///
     /// # Errors
     /// The same as [`admit_pod`](Cluster::admit_pod).
@@ -219,8 +219,8 @@ impl Cluster {
         Ok(())
     }
 
-    /// Admits a new pod whose spec equals that of an already admitted pod in the same namespace
-    /// before its admission.
+    /// Admits a new pod without running the plugins. Its spec must equal the spec that `other`, an
+    /// admitted pod in the same namespace, had before its admission.
     pub fn admit_alike(&self, pod: &mut Pod, other: &Pod) {
         pod.spec = Arc::clone(&other.spec);
         if pod.token_volume.is_none() && other.token_volume.is_some() {
@@ -242,8 +242,8 @@ pub(super) fn is_absent(spec: &Spec, member: &str) -> bool {
     spec.get(member).is_none_or(Value::is_null)
 }
 
-/// Sets the priority and preemption policy of a pod from its class. A change that leaves them out
-/// keeps them.
+/// Sets the priority and preemption policy of a pod from its class. An update that omits them keeps
+/// the values in `before`.
 fn admit_priority(
     cluster: &Cluster,
     pod: &str,
@@ -310,7 +310,7 @@ fn admit_priority(
 const PREEMPTS: &str = "PreemptLowerPriority";
 
 impl Cluster {
-    /// Returns the cluster-scoped object with a kind and name, if it exists.
+    /// Returns the cluster-scoped object with this kind and name; `None` if it does not exist.
     fn named(&self, kind: &str, name: &str) -> Result<Option<Value>, ApiError> {
         let kind = kind_named(kind).ok_or_else(errors::unknown_resource)?;
         Ok(self
@@ -320,7 +320,8 @@ impl Cluster {
             .map(|found| found.to_json()))
     }
 
-    /// Returns the default priority class; of several, the one with the lowest value.
+    /// Returns the default PriorityClass, of several the one with the lowest value; `None` if there
+    /// is none.
     fn default_class(&self) -> Result<Option<Value>, ApiError> {
         if !self.seen.has_classes() {
             return Ok(None);
@@ -334,7 +335,7 @@ impl Cluster {
 }
 
 /// Adds the tolerations for nodes that are not ready or unreachable, unless the pod already
-/// tolerates these nodes. The second one lasts `unreachable` seconds, if given.
+/// tolerates such nodes. The second toleration lasts `unreachable` seconds, or the default.
 fn tolerate(spec: &mut Spec, unreachable: Option<i64>) {
     let text =
         |toleration: &Value, member: &str| toleration[member].as_str().unwrap_or("").to_owned();
@@ -363,8 +364,8 @@ fn tolerate(spec: &mut Spec, unreachable: Option<i64>) {
 /// Fills in the overhead and scheduling constraints of a pod's runtime class.
 ///
 /// # Errors
-/// 403 for a class that does not exist, for an overhead that differs from the class's, and for a
-/// node selector that contradicts the class's.
+/// 403 for a class that does not exist, for an overhead that differs from that of the class, and
+/// for a node selector that contradicts that of the class.
 fn admit_runtime_class(cluster: &Cluster, pod: &str, spec: &mut Spec) -> Result<(), ApiError> {
     let class = match spec.get("runtimeClassName").and_then(Value::as_str) {
         Some(name) => cluster.named("RuntimeClass", name)?.ok_or_else(|| {

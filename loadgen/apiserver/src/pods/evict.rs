@@ -1,7 +1,7 @@
-//! Eviction of pods: a deletion that first asks the disruption budgets.
+//! Eviction of pods: a deletion that the disruption budgets must allow.
 //!
-//! An eviction is a function over the six calls that it makes, so recorded outcomes can replace the
-//! cluster's.
+//! An eviction is a function of the six calls that it makes, so that a test can replace the cluster
+//! with recorded outcomes.
 //!
 //! Source: `EvictionREST` of Kubernetes' `pkg/registry/core/pod/storage`.
 
@@ -19,48 +19,48 @@ use crate::{Cluster, DeleteOptions, errors};
 /// The kind PodDisruptionBudget.
 const BUDGET: Kind = Kind::POD_DISRUPTION_BUDGET;
 
-/// The maximum number of attempts for a call that gets conflicts. Upstream waits half a second
-/// before each repetition, for writers on other machines. Here all writers are in this process, so
-/// there is no wait.
+/// The maximum number of attempts of a call that gets conflicts. Upstream waits half a second
+/// before each repetition, for writers on other machines. Here there is no wait, because all
+/// writers are in this process.
 const TRIES: usize = 20;
 
-/// The maximum number of pods whose eviction a budget's controller has not confirmed.
+/// The maximum number of evicted pods that a budget's controller has not processed yet.
 const DISRUPTED_PODS_MAX: usize = 2000;
 
 /// The retry delay while a budget's controller has not seen its latest spec, in seconds.
 const RETRY_AFTER_SECONDS: u32 = 10;
 
-/// The calls of an eviction, all about one pod and the budgets of its namespace. The errors are
-/// those of the API server.
+/// The calls of an eviction, all of which concern one pod and the budgets of its namespace. The
+/// errors are those of the API server.
 pub trait EvictionCalls {
     /// Returns the pod.
     ///
     /// # Errors
-    /// 404.
+    /// 404 if there is no such pod.
     fn get_pod(&mut self) -> Result<Arc<Pod>, ApiError>;
 
     /// Returns the budgets of the namespace.
     ///
     /// # Errors
-    /// Any.
+    /// Any error.
     fn list_budgets(&mut self) -> Result<Vec<Budget>, ApiError>;
 
     /// Returns a budget by name.
     ///
     /// # Errors
-    /// 404.
+    /// 404 if there is no such budget.
     fn get_budget(&mut self, name: &str) -> Result<Budget, ApiError>;
 
-    /// Writes the status of a budget, at the version in the budget.
+    /// Writes the status of a budget, if the budget has the stored version.
     ///
     /// # Errors
-    /// 409 for another version.
+    /// 409 for a different version.
     fn put_budget_status(&mut self, budget: &Budget) -> Result<(), ApiError>;
 
     /// Changes the current status of the pod. Returns the new pod.
     ///
     /// # Errors
-    /// 404, and the error of `change`.
+    /// 404, and the errors of `change`.
     fn put_pod_status(
         &mut self,
         change: &dyn Fn(&Pod) -> Result<Pod, ApiError>,
@@ -80,23 +80,23 @@ pub struct EvictionRequest<'a> {
     pub options: &'a DeleteOptions,
     /// Do not write anything.
     pub dry_run: bool,
-    /// The time.
+    /// The time of the eviction.
     pub now: Now,
 }
 
-/// The result of an eviction in which no call failed.
+/// The result of an eviction whose calls have not failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Eviction {
     /// The deletion of the pod has begun.
     Evicted,
-    /// Several budgets select the pod, so nothing was done: a `Status` with code 500. Upstream's
-    /// storage returns it as the result, and its server turns it into an error.
+    /// Several budgets select the pod, so nothing was done: a `Status` with code 500. In upstream,
+    /// the storage returns it as the result, and the server turns it into an error.
     Refused(ApiError),
 }
 
 impl EvictionRequest<'_> {
-    /// Checks the body of an eviction against its URL: the names, then the values of `dryRun`, with
-    /// the query first. Returns whether the eviction is a dry run.
+    /// Checks that the body of an eviction agrees with its URL: the names, then the values of
+    /// `dryRun`, those of the query first. Returns whether the eviction is a dry run.
     ///
     /// # Errors
     /// 400 for different names; 500 for different values of `dryRun`.
@@ -124,13 +124,13 @@ impl EvictionRequest<'_> {
 ///
 /// # Errors
 /// 404 for the pod; 429 if its budget allows no disruption, with the cause `DisruptionBudget`; 403
-/// for a budget in an invalid state; 409 for a failed precondition or repeated conflicts; the error
-/// of a call.
+/// for a budget in an invalid state; 409 for a failed precondition or repeated conflicts; the
+/// errors of the calls.
 pub fn evict(
     calls: &mut dyn EvictionCalls,
     request: &EvictionRequest<'_>,
 ) -> Result<Eviction, ApiError> {
-    // The caller's version is never replaced, so a conflict with it is final.
+    // The version that the caller requires is never replaced, so a conflict with it is final.
     let is_pinned = request.options.precondition_rv.is_some();
     let ignoring = on_conflict(!is_pinned, || {
         let pod = calls.get_pod()?;
@@ -167,7 +167,7 @@ pub fn evict(
         mark_and_delete(calls, request, request.options)?;
         return Ok(Eviction::Evicted);
     }
-    // If the pod has become ready since, this is a conflict.
+    // If the pod has become ready in the meantime, this is a conflict.
     let options = at_version(request.options, &pod);
     let deleted = mark_and_delete(calls, request, &options);
     match deleted {
@@ -178,7 +178,7 @@ pub fn evict(
     }
 }
 
-/// Repeats `call` on conflicts if `repeats` is set.
+/// Repeats `call` on conflicts if `repeats` is true, at most [`TRIES`] times in total.
 fn on_conflict<T>(
     repeats: bool,
     mut call: impl FnMut() -> Result<T, ApiError>,
@@ -192,7 +192,7 @@ fn on_conflict<T>(
     call()
 }
 
-/// Reports whether the pod serves no traffic, so its end is not a disruption.
+/// Reports whether the pod serves no traffic, so that its end is not a disruption.
 fn ignores_budgets(pod: &Pod) -> bool {
     !pod.is_active() || pod.status.phase == PodPhase::Pending
 }
@@ -225,13 +225,13 @@ fn mark_and_delete(
         Ok(evicted(latest, request.now))
     })?;
     match options.precondition_rv {
-        // The mark has changed the version that the precondition was checked against.
+        // The mark has changed the version that the precondition requires.
         Some(_) => calls.delete_pod(&at_version(options, &marked)),
         None => calls.delete_pod(options),
     }
 }
 
-/// Takes one disruption from the budget.
+/// Subtracts one disruption from those that the budget allows.
 fn take_disruption(
     calls: &mut dyn EvictionCalls,
     request: &EvictionRequest<'_>,
@@ -263,7 +263,7 @@ fn take_disruption(
 /// Checks that the budget allows a disruption.
 ///
 /// # Errors
-/// 429 if it doesn't; 403 for an invalid state.
+/// 429 if the budget doesn't allow one; 403 for a budget in an invalid state.
 fn check(budget: &Budget) -> Result<(), ApiError> {
     let (name, status) = (&budget.metadata.name, &budget.status);
     if status.observed_generation < budget.metadata.generation {
@@ -314,7 +314,7 @@ fn being_processed(name: &str) -> ApiError {
     too_many(why).with_retry_after(RETRY_AFTER_SECONDS)
 }
 
-/// Returns a 403. Upstream uses the singular of the resource here.
+/// Returns a 403 about a budget. Upstream uses the singular of the resource here.
 fn forbidden(name: &str, why: &str) -> ApiError {
     let message = format!("poddisruptionbudget.policy \"{name}\" is forbidden: {why}");
     ApiError::status(403, Reason::Forbidden, message).with_details(Details {
@@ -326,7 +326,7 @@ fn forbidden(name: &str, why: &str) -> ApiError {
 }
 
 impl Cluster {
-    /// Evicts a pod: asks its disruption budget, marks it as disrupted and deletes it.
+    /// Evicts a pod: asks the disruption budget, marks the pod as disrupted and deletes it.
     ///
     /// # Errors
     /// The same as [`evict`], and 404 for a missing namespace, 403 for a terminating one.
@@ -353,7 +353,7 @@ impl Cluster {
     }
 }
 
-/// The calls of an eviction, made to a cluster.
+/// The calls of an eviction in a cluster.
 struct ClusterCalls<'a> {
     cluster: &'a Cluster,
     /// The namespace and name of the pod.

@@ -17,7 +17,7 @@ fn create_budget(cluster: &Cluster, name: &str, limit: Value) {
     cluster.api(BUDGET).create(Arc::new(object), at(0)).unwrap();
 }
 
-/// Writes the status that the disruption controller has counted.
+/// Writes a status as the disruption controller would.
 fn count(cluster: &Cluster, name: &str, allowed: i64) {
     let status = json!({"status": {"observedGeneration": 1, "disruptionsAllowed": allowed,
         "currentHealthy": 2, "desiredHealthy": 2 - allowed, "expectedPods": 2,
@@ -130,7 +130,7 @@ fn a_limit_of_a_budget_is_a_number_or_a_plain_percentage() {
     let cluster = cluster();
     let of = |spec: Value| {
         let object = json!({"metadata": {"name": "b", "namespace": "default"}, "spec": spec});
-        // The server's row of the kind has the types of the fields.
+        // The server's row of the kind contains the types of the fields.
         let kind = crate::kind_named("PodDisruptionBudget").unwrap();
         cluster.api(kind).read(object).unwrap()
     };

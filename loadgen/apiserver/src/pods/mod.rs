@@ -1,5 +1,5 @@
-//! Requests only for pods: the frequent ones (create from a template, bind, status patch, adopt and
-//! release), and eviction.
+//! Requests that exist only for pods: the frequent ones (create from a template, bind, status
+//! patch, adopt and release), and eviction.
 
 mod account;
 mod admission;
@@ -27,7 +27,7 @@ pub use admission::{Annotations, NewPod, Plugin, Plugins, add_by_key};
 
 use account::Admitted;
 
-/// The number of slots for templates. Two templates in one slot displace each other.
+/// The number of slots for templates. Two templates that share a slot displace each other.
 const TEMPLATES: usize = 256;
 
 /// The number of specs to keep before removing unused ones.
@@ -36,8 +36,8 @@ const SPECS_MIN: usize = 1024;
 /// Prepared pods by template, complete except for name and identity.
 ///
 /// A controller's burst creates hundreds of pods from one template. Defaulting, validation and the
-/// first status are done once, and the pods share the result. The next burst has another template,
-/// usually with the same spec.
+/// first status are computed once, and the pods share the result. The next burst has a different
+/// template, usually with the same spec.
 #[derive(Debug)]
 pub(super) struct TemplateCache {
     slots: Box<[Lock<Slot>]>,
@@ -45,13 +45,13 @@ pub(super) struct TemplateCache {
     hasher: RandomState,
 }
 
-/// The state of a slot. A template is prepared when it comes a second time: each pod of an indexed
-/// Job has its own.
+/// The state of a slot. A template is prepared when it is used for the second time, because each
+/// pod of an indexed Job has its own template.
 #[derive(Debug, Default)]
 struct Slot {
     /// The address of the last unprepared template.
     seen: usize,
-    /// The prepared pod of a template. Matches by the template's address, and keeps the template
+    /// The prepared pod of a template. It matches by the template's address, and keeps the template
     /// alive.
     prepared: Option<Arc<Prepared>>,
 }
@@ -61,9 +61,9 @@ struct Prepared {
     template: Arc<Pod>,
     namespace: Str,
     pod: Pod,
-    /// The account of its pods, if admission set it.
+    /// The account of the pods, if admission set it.
     account: Option<Admitted>,
-    /// Whether admission added the token volume, whose name differs in each pod.
+    /// Whether admission added the token volume, whose name differs between pods.
     has_own_volume: bool,
 }
 
@@ -80,15 +80,15 @@ struct Specs {
 #[derive(Clone, Debug)]
 struct FilledSpec {
     sent: Weak<PodSpec>,
-    /// The spec after defaulting, if that changed it.
+    /// The spec after defaulting; absent if defaulting did not change it.
     filled: Option<Arc<PodSpec>>,
-    /// The QoS class, for the first status of its pods.
+    /// The QoS class, for the first status of the pods.
     qos: Rest,
-    /// The account that filled it, if admission set one.
+    /// The account that admission set; absent if it set none.
     account: Option<Admitted>,
     /// Whether admission added the token volume.
     has_own_volume: bool,
-    /// The metadata of the pod that was validated with it.
+    /// The metadata of the pod that was validated with the spec.
     valid: Arc<ObjectMeta>,
 }
 
@@ -106,7 +106,7 @@ impl TemplateCache {
         }
     }
 
-    /// Returns the slot of a template, by content instead of address. So the same templates
+    /// Returns the slot of a template, by content instead of address. This way the same templates
     /// displace each other in every process, and a run always has the same cost.
     fn slot(&self, template: &Arc<Pod>) -> &Lock<Slot> {
         let meta = &template.metadata;
@@ -147,10 +147,10 @@ fn address<T>(shared: &Arc<T>) -> usize {
     Arc::as_ptr(shared).addr()
 }
 
-/// The content of a `POST` to `/binding`.
+/// The body of a `POST` to `/binding`.
 #[derive(Clone, Debug, Default)]
 pub struct Binding {
-    /// The node.
+    /// The node to bind the pod to.
     pub node: Str,
     /// The UID that the pod must have.
     pub uid: Option<Uid>,
@@ -160,7 +160,7 @@ pub struct Binding {
     pub annotations: Labels,
     /// Labels to add to the pod. Existing labels take precedence.
     pub labels: Labels,
-    /// Do not write anything.
+    /// Whether to write nothing.
     pub dry_run: bool,
 }
 
@@ -177,7 +177,7 @@ impl Binding {
 /// Checks the preconditions of a binding.
 ///
 /// # Errors
-/// 409 for a pod with another UID or version.
+/// 409 for a pod with a different UID or version.
 fn check_binding(binding: &Binding, pod: &Pod) -> Result<(), ApiError> {
     let metadata = &pod.metadata;
     if let Some(uid) = binding.uid.as_ref().filter(|uid| **uid != metadata.uid) {
@@ -190,16 +190,17 @@ fn check_binding(binding: &Binding, pod: &Pod) -> Result<(), ApiError> {
     Ok(())
 }
 
-/// The node where the scheduler makes room for the pod; obsolete once the pod is bound.
+/// The status field for the node where the scheduler makes room for the pod; obsolete once the pod
+/// is bound.
 const NOMINATED: &str = "nominatedNodeName";
 
 impl Cluster {
-    /// Creates a pod in `namespace` from a template that other pods share. The result equals a
+    /// Creates a pod in `namespace` from a template that pods share. The result equals a
     /// [`create`](Cluster::create) of a copy, at the cost of copying one small struct. The pod's
     /// name is `name`, or else that of the template, or else generated from `generateName`.
     ///
     /// # Errors
-    /// The same as [`create`](Cluster::create); 400 if the template names another namespace.
+    /// The same as [`create`](Cluster::create); 400 if the template has another namespace.
     pub fn create_pod(
         &self,
         namespace: &Str,
@@ -240,7 +241,7 @@ impl Cluster {
             return self.store_new(&self.pods, pod, now);
         }
         let prepared = self.prepare_template(namespace, template, name)?;
-        // Any other template creates only one pod.
+        // Other templates create only one pod each.
         let meta = &prepared.pod.metadata;
         let is_for_many = meta.name.is_empty()
             && meta.generate_name.is_some()
@@ -283,7 +284,7 @@ impl Cluster {
         }
         self.admit_create(Kind::POD, &pod.metadata)?;
         prepare_metadata(Kind::POD, &mut pod.metadata);
-        // A preset node must be validated together with the spec.
+        // If the node is preset, it must be validated together with the spec.
         let known = self.templates.spec(&template.spec).filter(|known| {
             let is_current = |account: &Admitted| {
                 account.namespace == *namespace && self.is_as_admitted(account)
@@ -302,8 +303,8 @@ impl Cluster {
             refuse_invalid(self, &pod, validate_pod_like(&pod, &known.valid))?;
         } else {
             if self.options.admits_templates {
-                // Read before admission: if the account changes meanwhile, the old version is
-                // recorded and will not match.
+                // Read before admission: if the account changes during admission, the old version
+                // is recorded and will not match.
                 account = self.account_of(namespace, &pod.spec);
                 self.admit_new(&mut pod)?;
                 has_own_volume = pod.token_volume != template.token_volume;
@@ -346,10 +347,10 @@ impl Cluster {
         self.bind_as(namespace, name, &Binding::to(node.clone()), now)
     }
 
-    /// Binds a pod with all the contents of a binding.
+    /// Binds a pod with all contents of a binding.
     ///
     /// # Errors
-    /// The same as [`bind`](Cluster::bind); 409 for a pod with another UID or version.
+    /// The same as [`bind`](Cluster::bind); 409 for a pod with a different UID or version.
     pub fn bind_as(
         &self,
         namespace: &str,
@@ -387,7 +388,7 @@ impl Cluster {
                     metadata.labels = metadata.labels.with(key, value);
                 }
             }
-            // Search the text first: parsing costs more, and few pods have the field.
+            // Searches the text first, because parsing costs more and few pods have the field.
             if old.status.rest.as_str().contains(NOMINATED) {
                 new.status.rest = old.status.rest.without(NOMINATED);
             }
@@ -398,10 +399,11 @@ impl Cluster {
         })
     }
 
-    /// Patches a pod's status like a kubelet: at any stored version, if the pod has this UID.
+    /// Patches a pod's status like a kubelet: at any stored version, but only if the pod has this
+    /// UID.
     ///
     /// # Errors
-    /// 404; 409 for another UID; 422 for a broken rule.
+    /// 404; 409 for a different UID; 422 for a broken rule.
     pub fn patch_pod_status(
         &self,
         namespace: &str,
@@ -426,7 +428,7 @@ impl Cluster {
     /// owner references.
     ///
     /// # Errors
-    /// 404; 422 if the pod has another UID or would get a second controller.
+    /// 404; 422 if the pod has a different UID or would get a second controller.
     pub fn patch_pod_owner(
         &self,
         namespace: &str,
@@ -453,7 +455,7 @@ impl Cluster {
         })
     }
 
-    /// Removes a finalizer of a pod: the typed form of the strategic merge patch of the list.
+    /// Removes a finalizer from a pod: the typed form of the strategic merge patch of the list.
     ///
     /// # Errors
     /// 404.
@@ -469,7 +471,7 @@ impl Cluster {
         })
     }
 
-    /// Changes a pod's metadata with the effect of a patch.
+    /// Changes a pod's metadata as a patch would.
     fn patch_pod_metadata(
         &self,
         namespace: &str,

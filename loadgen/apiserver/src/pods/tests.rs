@@ -74,7 +74,7 @@ fn pods_of_one_template_share_all_but_name_and_identity() {
     assert_ne!(a.metadata.name, b.metadata.name);
     assert_ne!(a.metadata.uid, b.metadata.uid);
     assert_eq!(&*b.metadata.namespace, "default");
-    // Equal to the result of a plain create.
+    // The result equals that of a plain create.
     let mut plain = Pod::clone(&template);
     plain.metadata.namespace = namespace.clone();
     let mut plain = Pod::clone(&cluster.create(plain, at(3)).unwrap());
@@ -92,7 +92,7 @@ fn a_pod_of_a_shared_template_gets_the_requested_name() {
     let cluster = cluster();
     let template = template(json!({"metadata": {"generateName": "web-"}}));
     let namespace = Str::from("default");
-    // Before and after the template is cached.
+    // Before the template is cached, and after.
     for name in ["web-bbbbb", "web-ccccc"] {
         let name = name.into();
         let created = cluster.create_pod(&namespace, &template, Some(&name), at(0));
@@ -208,7 +208,7 @@ fn ready_pods_are_counted_however_they_start_and_end() {
     assert_eq!(count(&restored), 1);
 }
 
-/// By the typed request, and by the equivalent document.
+/// Checks the typed request and the equivalent document.
 #[test]
 fn an_ended_pod_is_removed_with_its_last_finalizer() {
     type Request = fn(&Cluster, &str) -> Result<Arc<Pod>, ApiError>;
@@ -251,7 +251,7 @@ fn an_ended_pod_is_removed_with_its_last_finalizer() {
     }
 }
 
-/// By the typed request, and by the equivalent document.
+/// Checks the typed request and the equivalent document.
 #[test]
 fn adopting_and_releasing_follow_the_merge_by_uid() {
     type Request = fn(&Cluster, &str, &OwnerPatch) -> Result<Arc<Pod>, ApiError>;
@@ -284,7 +284,7 @@ fn adopting_and_releasing_follow_the_merge_by_uid() {
             owner_uid: uid.into(),
             uid: pod_uid.clone(),
         };
-        // Without the list the directive is dropped and nothing is written.
+        // If the list is absent, the directive is dropped and nothing is written.
         let before = cluster.resource_version();
         let none = patch(release("u1", pod_uid)).unwrap();
         assert!(none.metadata.owner_references.is_empty());

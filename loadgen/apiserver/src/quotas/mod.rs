@@ -1,12 +1,12 @@
-//! ResourceQuotas: limits on the total use of a namespace's objects. A create is charged before it
-//! is stored, and refused if it would exceed a quota. A change is charged for its increase.
-//! Deletions and decreases are released after their commit.
+//! ResourceQuotas: limits on the total usage by the objects of a namespace. A create is charged
+//! before it is stored, and refused if it would exceed a quota. An update is charged for its
+//! increase. Deletions and decreases are released after their commit.
 //!
-//! Releasing, and counting the usage for a new quota, are the job of upstream's quota controller.
-//! They can be [left to a client](crate::ClusterOptions::leaves_quotas): with two that release,
+//! In upstream, the quota controller releases usage, and counts the usage for a new quota. Both can
+//! be [left to a client](crate::ClusterOptions::leaves_quotas): if two programs released usage,
 //! each would subtract what the other has already subtracted.
 //!
-//! A cluster that never had a quota pays for one flag per commit.
+//! A cluster that never had a quota only checks a flag per commit.
 //!
 //! Source: `plugin/resourcequota` of Kubernetes' apiserver and its `pkg/quota`.
 
@@ -25,14 +25,14 @@ use crate::{Cluster, DeleteOptions, ListOptions, Patch, builtin, errors};
 
 pub(crate) use usage::of_containers;
 
-/// Returns the total requests of a pod with this spec, its overhead included, by resource name.
-/// Counts the containers that run at the same time, or an earlier init container that needs more.
-/// Requests of the pod as a whole replace those of its containers.
+/// Returns the total requests of a pod with this spec, including its overhead, by resource name:
+/// the sum of the containers that run at the same time, or the need of an earlier init container if
+/// that is higher. Requests of the pod as a whole replace those of its containers.
 pub fn pod_requests(spec: &Value) -> BTreeMap<String, Quantity> {
     of_containers(spec, "requests")
 }
 
-/// Like [`pod_requests`], for the limits of the containers.
+/// Like [`pod_requests`], for limits.
 pub fn pod_limits(spec: &Value) -> BTreeMap<String, Quantity> {
     of_containers(spec, "limits")
 }
@@ -40,16 +40,16 @@ pub fn pod_limits(spec: &Value) -> BTreeMap<String, Quantity> {
 /// Amounts by resource name.
 type Amounts = BTreeMap<String, Quantity>;
 
-/// The increase that a change was charged for.
+/// The increase in usage that an update was charged for.
 pub(crate) struct Charge {
     kind: Kind,
     namespace: String,
-    /// The object that was to be stored.
+    /// The object that was going to be stored.
     json: Value,
     more: Amounts,
 }
 
-/// Whether a ResourceQuota, LimitRange, PriorityClass or StorageClass ever existed.
+/// Whether the cluster ever had a ResourceQuota, LimitRange, PriorityClass or StorageClass.
 #[derive(Debug, Default)]
 pub(crate) struct Seen {
     quotas: AtomicBool,
@@ -59,7 +59,7 @@ pub(crate) struct Seen {
 }
 
 impl Seen {
-    /// Records the kind of a committed object.
+    /// Records that an object of this kind was committed.
     pub(crate) fn note(&self, kind: Kind) {
         // Relaxed: a thread that creates an object after this create has returned sees the flag.
         if kind == builtin::QUOTA {
@@ -94,12 +94,12 @@ impl Seen {
 const POD_QUOTA: &str = "pods";
 
 impl Cluster {
-    /// Limits the number of pods of a namespace that have not ended, by a ResourceQuota named
-    /// `pods`. Without a limit, deletes the quota if it exists. Pods beyond the limit stay; creates
-    /// get 403 until there are fewer pods. O(pods of the namespace).
+    /// Limits the number of pods of a namespace that have not ended, with a ResourceQuota named
+    /// `pods`. If `limit` is `None`, deletes the quota if it exists. Pods beyond the limit stay;
+    /// creates get 403 until there are fewer pods. O(pods of the namespace).
     ///
     /// # Errors
-    /// With a limit, those of [`create`](Cluster::create).
+    /// If there is a limit, those of [`create`](Cluster::create).
     pub fn set_pod_quota(
         &self,
         namespace: &str,
@@ -132,8 +132,8 @@ impl Cluster {
     /// Charges a new object to the quotas of its namespace. A dry run only checks.
     ///
     /// # Errors
-    /// 403 if the object exceeds a quota, or lacks an amount that a quota measures; then no quota
-    /// is charged.
+    /// 403 if the object exceeds a quota, or lacks an amount that a quota measures. No quota is
+    /// charged then.
     #[cold]
     pub(crate) fn charge(&self, new: &dyn Object, dry_run: bool, now: Now) -> Result<(), ApiError> {
         let quotas = self.objects_in(builtin::QUOTA, &new.metadata().namespace);
@@ -150,10 +150,10 @@ impl Cluster {
         usage::changes(kind)
     }
 
-    /// Charges the increase in usage by a change, and returns the charge. A dry run only checks.
+    /// Charges the increase in usage by an update, and returns the charge. A dry run only checks.
     ///
     /// # Errors
-    /// 403 if it exceeds a quota; then no quota is charged.
+    /// 403 if the increase exceeds a quota. No quota is charged then.
     #[cold]
     pub(crate) fn charge_change(
         &self,
@@ -180,7 +180,7 @@ impl Cluster {
         })
     }
 
-    /// Releases the charge for a change that was not stored.
+    /// Releases the charge for an update that was not stored.
     #[cold]
     pub(crate) fn give_back_change(&self, charge: &Charge, now: Now) {
         if charge.more.is_empty() {
@@ -215,7 +215,7 @@ impl Cluster {
                 Ok(true) => charged.push(quota),
                 Ok(false) => {}
                 Err(refused) => {
-                    // Another writer has used up the quota since the check.
+                    // Another writer has used up a quota since the check.
                     for quota in charged {
                         self.add_usage(quota, needed, false, now);
                     }
@@ -226,8 +226,8 @@ impl Cluster {
         Ok(())
     }
 
-    /// Charges or only checks one quota, despite concurrent charges by others. Returns whether it
-    /// charged.
+    /// Charges one quota, or only checks it, and repeats this if others charge it concurrently.
+    /// Returns whether the quota was charged.
     fn charge_one(
         &self,
         quota: &AnyObject,
@@ -286,7 +286,7 @@ impl Cluster {
             return;
         }
         match (old, new) {
-            // Admission has charged it.
+            // Admission has charged the new object.
             (None, _) => {}
             (Some(old), Some(new)) if kind == Kind::POD => {
                 if old.counts_for_quota() != new.counts_for_quota() {
@@ -307,7 +307,7 @@ impl Cluster {
         }
     }
 
-    /// Releases the decrease in usage by a change. An increase was charged before.
+    /// Releases the decrease in usage by an update. The increase was charged before.
     fn settle_change(&self, old: &dyn Object, new: &dyn Object, now: Now) {
         let kind = new.kind();
         let jsons = [old.to_json(), new.to_json()];
@@ -318,7 +318,7 @@ impl Cluster {
             let [was, is] = jsons
                 .each_ref()
                 .map(|json| scopes::matches(spec, kind, json));
-            // The change may have moved the object into or out of the quota.
+            // The update may have moved the object into or out of the quota.
             let mut less = Amounts::new();
             for (amounts, holds, is_more) in
                 [(&before, was, true), (&more, is, true), (&after, is, false)]
@@ -351,8 +351,8 @@ impl Cluster {
         }
     }
 
-    /// Adds amounts to the usage in a quota's status, or subtracts them. If the usage is left to a
-    /// client, subtracts nothing: the client may have counted without the object already.
+    /// Adds amounts to the usage in a quota's status, or subtracts them. Does not subtract if the
+    /// usage is left to a client, because the client may already have counted without the object.
     fn add_usage(&self, quota: &AnyObject, amounts_moved: &Amounts, is_more: bool, now: Now) {
         if !is_more && self.options.leaves_quotas {
             return;
@@ -374,7 +374,7 @@ impl Cluster {
         });
     }
 
-    /// Counts the usage of the resources that a quota limits. O(objects of its namespace).
+    /// Counts the usage of the resources that a quota limits. O(objects of the quota's namespace).
     pub(crate) fn count_usage(&self, namespace: &str, name: &str, now: Now) {
         let Ok(quota) = self.api(builtin::QUOTA).get(namespace, name) else {
             return;
@@ -410,8 +410,8 @@ impl Cluster {
         });
     }
 
-    /// Writes a quota's status, which `change` computes from the stored spec and status. `change`
-    /// is called again if another writer was faster.
+    /// Writes a quota's status, which `change` computes from the stored spec and status. Calls
+    /// `change` again if another writer was faster.
     fn write_usage(
         &self,
         quota: &AnyObject,
@@ -450,14 +450,14 @@ impl Cluster {
     }
 }
 
-/// Returns the spec or the status of a quota.
+/// Returns the member `name` of a quota: its spec or its status.
 fn part<'q>(quota: &'q dyn Object, name: &str) -> &'q Value {
     let quota = quota.downcast_ref::<DynamicObject>();
     let part = quota.and_then(|quota| quota.fields.get(name));
     part.unwrap_or(&Value::Null)
 }
 
-/// Reports whether the usage of the resources that a quota limits has not been counted yet.
+/// Reports whether the usage of some resource that a quota limits has not been counted yet.
 fn is_uncounted(spec: &Value, status: &Value) -> bool {
     status["hard"] != spec["hard"]
 }
@@ -471,10 +471,10 @@ fn amounts(list: &Value) -> Amounts {
     read.collect()
 }
 
-/// Returns a quota's usage with the needs of a new object added; `None` if that changes nothing.
+/// Returns a quota's usage with the needs of a new object added; `None` if nothing changes.
 ///
 /// # Errors
-/// The message about the limits that the object exceeds.
+/// Returns the message about the limits that the object exceeds.
 fn spent(
     name: &str,
     status: &Value,

@@ -1,4 +1,4 @@
-//! Scopes: the objects that a quota applies to.
+//! Scopes: which objects a quota applies to.
 
 use podstorm_objects::cells::items;
 use podstorm_objects::{Kind, Pod, Resource};

@@ -105,7 +105,7 @@ fn concurrent_clients_stay_in_quota_and_refusals_charge_nothing() {
     }
 }
 
-/// Counts pods as they are committed, and the maximum.
+/// Counts the pods as they are committed, and records the maximum.
 #[derive(Default)]
 struct Most {
     pods: AtomicU64,
@@ -182,7 +182,7 @@ fn ended_and_removed_pods_make_room_and_terminating_ones_do_not() {
     uses("2");
     delete("b", &forced());
     uses("1");
-    // The pod has ended, so it no longer counted.
+    // The pod had ended, so it was no longer counted.
     delete("a", &forced());
     uses("1");
     delete("c", &forced());
@@ -222,7 +222,7 @@ fn usage_left_to_a_client_is_charged_but_not_released() {
     made("a").expect("without a status the quota limits nothing");
     assert_eq!(used(&cluster, "q"), Value::Null);
 
-    // The controller of another process has counted.
+    // A controller in another process has counted.
     let counted = |used: &str| {
         let mut quota = api.get("default", "q").unwrap().to_json();
         quota["status"] = json!({"hard": {"pods": "2"}, "used": {"pods": used}});

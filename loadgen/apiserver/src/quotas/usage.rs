@@ -1,4 +1,4 @@
-//! The usage of quota resources by an object.
+//! How much of each quota resource an object uses.
 //!
 //! Source: the evaluators in Kubernetes' `pkg/quota/v1/evaluator/core`.
 
@@ -19,13 +19,13 @@ const BY_NAME: [&str; 5] = [
     "services",
 ];
 
-/// Reports whether any update can change the usage of objects of the kind. For pods only a resize
-/// can.
+/// Reports whether any update can change the usage of objects of the kind. False for pods, because
+/// only a resize can.
 pub(super) fn changes(kind: Kind) -> bool {
     ["services", "persistentvolumeclaims"].contains(&kind.resource()) && kind.group().is_empty()
 }
 
-/// Returns the amounts by which usage grows.
+/// Returns the amounts by which usage increases.
 pub(super) fn increase(before: &Amounts, after: &Amounts) -> Amounts {
     let more = after.iter().map(|(name, amount)| {
         let before = before.get(name).copied().unwrap_or_default();
@@ -104,7 +104,7 @@ fn of_claim(claim: &Value, all: &mut Amounts) {
 }
 
 fn of_pod(pod: &Value, all: &mut Amounts) {
-    // Only the number of ended pods counts.
+    // Of ended pods, only the number counts.
     if ["Succeeded", "Failed"]
         .iter()
         .any(|phase| pod["status"]["phase"] == *phase)
@@ -127,7 +127,7 @@ fn of_pod(pod: &Value, all: &mut Amounts) {
 }
 
 /// Returns the total needs of a pod's containers: of those that run at the same time, or of an
-/// earlier init container that needs more.
+/// earlier init container that needs more. `list` is `requests` or `limits`.
 pub(crate) fn of_containers(spec: &Value, list: &str) -> Amounts {
     let mut sum = Amounts::new();
     let add = |to: &mut Amounts, more: &Amounts| {
@@ -163,7 +163,8 @@ pub(crate) fn of_containers(spec: &Value, list: &str) -> Amounts {
     sum
 }
 
-/// Returns the amounts that a quota measures but the pod lacks, as `cpu for: a,b; memory for: a`.
+/// Returns the amounts that a quota measures but the pod lacks, as `cpu for: a,b; memory for: a`;
+/// `None` if the pod has them all.
 pub(super) fn unspecified(kind: Kind, pod: &Value, hard: &Amounts) -> Option<String> {
     const MEASURED: [(&str, &str, &str); 6] = [
         ("cpu", "requests", "cpu"),

@@ -1,4 +1,4 @@
-//! Fields that Go writes even if they are empty, because they are structs and not pointers.
+//! Adds fields that Go writes even if they are empty, because they are structs and not pointers.
 //!
 //! Source: `encoding/json`, and the tags of the types in Kubernetes' `k8s.io/api`, as far as the
 //! published defaults show them ([`rules::written`]).
@@ -11,8 +11,8 @@ use serde_json::{Map, Value};
 
 use super::{SCHEMAS, properties, referred_by_name, rules, schema_name};
 
-/// A struct: its always-written fields, and the fields that contain further structs with such
-/// fields.
+/// A struct: the fields that Go always writes, and the fields that contain further structs with
+/// such fields.
 #[derive(Default)]
 struct Struct {
     written: Vec<(&'static str, Value)>,
@@ -60,7 +60,8 @@ static STRUCTS: LazyLock<Structs> = LazyLock::new(|| {
     Structs { all, numbers }
 });
 
-/// Removes the fields whose structs have no always-written fields at any depth: they need no visit.
+/// Removes the fields whose structs have no always-written fields at any depth, because they need
+/// no visit.
 fn leave_out_what_is_complete(all: &mut [Struct]) {
     let mut matters: Vec<bool> = all.iter().map(|of| !of.written.is_empty()).collect();
     loop {
@@ -121,8 +122,8 @@ fn empty_list(value: &mut Value, empty: &Value) {
 }
 
 impl Structs {
-    /// Fills in an object of a struct. Fields and tables have the same order, so one pass finds the
-    /// missing fields, which usually are none.
+    /// Fills in an object that is a struct. Fields and tables are in the same order, so one pass
+    /// finds the missing fields, of which there are usually none.
     fn fill(&self, number: usize, object: &mut Map<String, Value>) {
         let of = &self.all[number];
         let mut missing: Vec<&(&str, Value)> = Vec::new();

@@ -1,8 +1,8 @@
 //! The fields of Kubernetes' types, in one place for decoding, strategic merge patches, server-side
 //! apply, protobuf and the published OpenAPI.
 //!
-//! The types are those of Kubernetes 1.36, written by `tests/bin/openapi.rs`. Tables have
-//! everything besides the types (`rules`). Custom kinds have their own schemas in the same form.
+//! The types are those of Kubernetes 1.36, as `tests/bin/openapi.rs` writes them. Tables contain
+//! everything except the types (`rules`). Custom kinds have their own schemas in the same form.
 
 mod fill;
 mod resolved;
@@ -24,7 +24,7 @@ pub static SCHEMAS: LazyLock<Map<String, Value>> = LazyLock::new(|| {
     GzDecoder::new(include_bytes!("schemas.json.gz").as_slice())
         .read_to_string(&mut text)
         .expect("the schemas are packed by our own tool");
-    // From a string, because serde_json reads a reader byte by byte.
+    // Parsed from a string, because serde_json reads a reader byte by byte.
     let mut schemas: Map<String, Value> =
         serde_json::from_str(&text).expect("the schemas are written by our own tool");
     rules::add(&mut schemas);
@@ -34,10 +34,10 @@ pub static SCHEMAS: LazyLock<Map<String, Value>> = LazyLock::new(|| {
 /// The name of the schema for the metadata of all objects.
 pub const OBJECT_META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta";
 
-/// The prefix of a reference to a schema.
+/// The prefix of references to schemas.
 pub const REFERENCE: &str = "#/components/schemas/";
 
-/// Returns the name of a kind's schema.
+/// Returns the name of the schema of a kind.
 #[must_use]
 pub fn schema_name(kind: Kind) -> String {
     if kind.row().custom.is_some() {
@@ -68,7 +68,7 @@ fn group_and_version(api_version: &str) -> (&str, &str) {
     api_version.split_once('/').unwrap_or(("", api_version))
 }
 
-/// Returns the name of a kind's schema, by its `apiVersion` and `kind`; `None` if there is no such
+/// Returns the name of the schema for an `apiVersion` and `kind`; `None` if there is no such
 /// schema.
 #[must_use]
 pub fn schema_of(api_version: &str, kind: &str) -> Option<String> {
@@ -108,7 +108,8 @@ pub fn schema_of_kind(kind: Kind) -> Option<Schema> {
     }
 }
 
-/// Returns the name of the schema that a property or an item refers to.
+/// Returns the name of the schema that a property or an item refers to; `None` if it refers to
+/// none.
 #[must_use]
 pub fn referred_by_name(schema: &Value) -> Option<&str> {
     let direct = schema

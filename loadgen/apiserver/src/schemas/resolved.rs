@@ -1,4 +1,4 @@
-//! The schemas in a form for walks over objects, of which each request does several: without
+//! The schemas in a form for walks over objects, which each request does several times: without
 //! descriptions, and with references by number instead of by name.
 
 use std::sync::LazyLock;
@@ -9,27 +9,27 @@ use serde_json::{Map, Value};
 
 use super::{SCHEMAS, referred_by_name, rules};
 
-/// The member of a reference with the number of its schema.
+/// The member of a reference that contains the number of its schema.
 const NUMBER: &str = "$";
-/// The member of a schema with the names of the fields that Go writes even if they are empty.
+/// The member of a schema that contains the names of the fields that Go always writes.
 const WRITTEN: &str = "$written";
-/// The member of a schema with the name of its Go struct.
+/// The member of a schema that contains the name of its Go struct.
 const STRUCT: &str = "$name";
-/// The member of each schema with its [`Type`] as a number. The empty name sorts first and is found
-/// fastest.
+/// The member of each schema that contains its [`Type`] as a number. The empty name sorts first, so
+/// it is found fastest.
 const TYPE: &str = "";
 
-/// The type of a value for a decoder, in a few bits. Looking up words in a schema would cost more
-/// than decoding the value.
+/// The type of a value, packed in a few bits for a decoder. Looking up words in a schema would cost
+/// more than decoding the value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Type(u64);
 
-/// The JSON names of types, by number. The first one means any type.
+/// The JSON names of types, by number. Number 0 means any type.
 const NAMES: [&str; 7] = [
     "", "string", "boolean", "integer", "number", "array", "object",
 ];
 const NAME_BITS: u64 = 7;
-/// The flags of a type.
+/// The flags of a type, above the bits of the name.
 const PROPERTIES: u64 = 1 << 3;
 const ENTRIES: u64 = 1 << 4;
 const INT_OR_STRING: u64 = 1 << 5;
@@ -65,7 +65,7 @@ impl Type {
         NAMES[(self.0 & NAME_BITS) as usize]
     }
 
-    /// Reports whether the type is a string of bytes.
+    /// Reports whether the type is a string that encodes bytes.
     #[must_use]
     pub fn is_bytes(self) -> bool {
         self.0 & BYTES != 0
@@ -147,7 +147,7 @@ fn resolve(schema: &Value, numbers: &HashMap<&str, usize, RandomState>) -> Value
     slim.into()
 }
 
-/// Returns the schema with a name.
+/// Returns the schema with this name; `None` if there is none.
 pub fn schema_named(name: &str) -> Option<&'static Value> {
     let number = RESOLVED.numbers.get(name)?;
     Some(&RESOLVED.schemas[*number].1)
@@ -165,12 +165,13 @@ pub fn struct_name(schema: &Value) -> &str {
     schema.get(STRUCT).and_then(Value::as_str).unwrap_or("")
 }
 
-/// Returns the schema that a property or an item refers to, with its name.
+/// Returns the schema that a property or an item refers to, with its name; `None` if it refers to
+/// none.
 pub fn referred(property: &Value) -> Option<(&'static str, &'static Value)> {
     let number = match property.get(NUMBER) {
         Some(number) => usize::try_from(number.as_u64()?).ok()?,
         None if property.get(TYPE).is_some() => return None,
-        // A definition's schema has references by name.
+        // The schema of a definition has references by name.
         None => *RESOLVED.numbers.get(referred_by_name(property)?)?,
     };
     let (name, schema) = RESOLVED.schemas.get(number)?;

@@ -1,5 +1,5 @@
-//! Rules that Kubernetes' types have besides their fields' types. Tables add them to the schemas,
-//! one row per field:
+//! The rules of Kubernetes' types that go beyond the types of their fields. Tables add the rules to
+//! the schemas, one row per field:
 //!
 //! * `merge-rules.tsv`: how strategic merge patches and server-side apply merge lists and maps;
 //! * `defaults.tsv`: the default values, including the zeros of fields that Go always writes;
@@ -10,7 +10,7 @@
 
 use serde_json::{Map, Value, json};
 
-/// The extensions in the columns of `merge-rules.tsv` after schema and member.
+/// The extensions in the columns of `merge-rules.tsv` that follow the schema and the member.
 const MERGE: [&str; 5] = [
     "x-kubernetes-patch-strategy",
     "x-kubernetes-patch-merge-key",
@@ -37,8 +37,8 @@ const WITHOUT_NAME: [&str; 8] = [
     "SecretProjection",
 ];
 
-/// Further fields for which the sources state a zero as the default: Go omits them if they are
-/// zero.
+/// Further fields whose default is a zero according to the sources: Go omits these fields if they
+/// are zero.
 const STATED: [(&str, &str); 5] = [
     ("AzureDiskVolumeSource", "readOnly"),
     ("FileKeySelector", "optional"),
@@ -134,7 +134,7 @@ pub(super) fn add(schemas: &mut Map<String, Value>) {
     add_values(schemas);
 }
 
-/// Returns a schema or one of its members; `None` if it is not served.
+/// Returns a schema, or one of its members; `None` if the schema is not served.
 fn field<'s>(
     schemas: &'s mut Map<String, Value>,
     schema: &str,

@@ -1,4 +1,4 @@
-//! Pod templates in kinds without a Rust type: their defaults and the checks that depend on the
+//! Pod templates of kinds without a Rust type: their defaults, and the checks that depend on the
 //! kind. The rules are those of a ReplicaSet's template.
 
 use podstorm_objects::decode::Path;
@@ -15,8 +15,8 @@ pub(super) fn set_defaults(spec: &mut Map) {
     spec.within("template", |template| template.within("spec", fill_spec));
 }
 
-/// Returns the broken rules of a spec with a selector and a template: a ReplicaSet's rules, with
-/// the kind's own texts.
+/// Returns the rules that a spec with a selector and a template breaks: those of a ReplicaSet, with
+/// the kind's own messages.
 pub(super) fn validate(object: &DynamicObject, of: Workload) -> Vec<Cause> {
     let spec = object.fields.get("spec").cloned().unwrap_or_default();
     let mut of_set: Map = ["replicas", "minReadySeconds", "selector", "template"]
@@ -41,8 +41,8 @@ pub(super) fn validate(object: &DynamicObject, of: Workload) -> Vec<Cause> {
 }
 
 /// Changes a StatefulSet's template to what its pods will have. Each claim template adds a volume
-/// before those of the template and replaces the volume of the same name. The controller sets the
-/// host name and subdomain.
+/// before those of the template and replaces the volume with the same name. The host name and
+/// subdomain are removed, because the controller sets them.
 ///
 /// Source: `volumesToAddForTemplates` of Kubernetes' `pkg/apis/apps/validation`.
 fn prepare_stateful(template: &mut Value, claims: &Value) {
@@ -72,7 +72,7 @@ fn prepare_stateful(template: &mut Value, claims: &Value) {
     spec.insert("volumes".to_owned(), volumes.into());
 }
 
-/// Returns the broken rules of a template on its own.
+/// Checks a template by itself, without a selector.
 pub(super) fn validate_alone(template: &Field<'_>) {
     match PodTemplate::from_json(template.value.clone()) {
         Ok(read) => {

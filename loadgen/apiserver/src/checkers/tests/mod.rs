@@ -124,7 +124,7 @@ fn write(cluster: &Cluster, random: &mut fastrand::Rng, now: Now) {
                 new.metadata.labels = new.metadata.labels.with("tier", &value);
                 new.metadata.finalizers =
                     (random.u32(..6) == 0).then(|| vec![Str::from("a.b/c")].into());
-                // Some writers have a stale version.
+                // Some writers use a stale version.
                 if random.bool() {
                     new.metadata.resource_version = ResourceVersion::Unset;
                 }
@@ -205,7 +205,7 @@ impl<R: ClusterResource> Client<R> {
         self.recorded.polled_at = cluster.resource_version();
     }
 
-    /// Delivers everything.
+    /// Polls until the watch has no more events.
     fn drain(&mut self, cluster: &Cluster) {
         self.watch.delay_until(i64::MIN);
         self.watch.set_latency(Latency::ZERO);
@@ -365,7 +365,7 @@ fn random_requests_to_the_server_violate_no_rule() {
         refusals += more_refusals;
         ended += more_ended;
     }
-    // The run must have exercised all of these.
+    // The run must have exercised all of these cases.
     assert!(events > 25_000, "{events} events");
     assert!(refusals > 50, "{refusals} refusals");
     assert!(ended > 5, "{ended} watches expired");
