@@ -1,4 +1,4 @@
-//! Selection of objects by labels and fields.
+//! Selects objects by labels and fields.
 
 use std::borrow::Cow;
 
@@ -23,7 +23,8 @@ struct Requirement {
 }
 
 impl Selectors {
-    /// Parses the selectors of a request for objects of a kind. An empty text selects every object.
+    /// Parses the selectors of a request for objects of a kind. An empty string selects every
+    /// object.
     ///
     /// # Errors
     /// 400 for an unreadable selector or a field that the kind does not support.
@@ -38,10 +39,10 @@ impl Selectors {
         Ok(Selectors { labels, fields })
     }
 
-    /// Adds a requirement: only the object with this name, as the path of a request names it.
+    /// Adds the requirement that the object has this name, which the path of a request contains.
     ///
     /// # Errors
-    /// 400 if there is a contradicting field selector.
+    /// 400 if there is a field selector that does not require this name.
     pub fn name(&mut self, name: &str) -> Result<(), ApiError> {
         let named = Requirement {
             field: "metadata.name".to_owned(),
@@ -61,7 +62,7 @@ impl Selectors {
         self.labels.is_none() && self.fields.is_empty()
     }
 
-    /// Reports whether the selectors select an object.
+    /// Reports whether the selectors select this object.
     pub fn matches(&self, object: &dyn Object) -> bool {
         (self.labels.as_ref()).is_none_or(|labels| labels.matches(&object.metadata().labels))
             && self.fields.iter().all(|wanted| wanted.holds(object))
@@ -92,8 +93,8 @@ fn field<'o>(object: &'o dyn Object, path: &str) -> Cow<'o, str> {
     }
     let json = object.to_json();
     let at = |path: &str| json.pointer(&format!("/{}", path.replace('.', "/")));
-    // Selector fields whose names differ from their members: those of another version of Event, and
-    // older names.
+    // Fields whose names in selectors differ from their members: those of another version of Event,
+    // and older names.
     let found = match path {
         "name" => at("metadata.name"),
         "source" => at("source.component")
@@ -113,7 +114,7 @@ fn field<'o>(object: &'o dyn Object, path: &str) -> Cow<'o, str> {
     }
 }
 
-/// Returns the value of an absent numeric or boolean field.
+/// Returns the value of an absent field: that of a zero number or boolean, otherwise empty.
 fn zero_of(path: &str) -> &'static str {
     match path {
         "spec.unschedulable" | "spec.hostNetwork" => "false",
@@ -174,7 +175,7 @@ fn check_field(kind: Kind, field: &str) -> Result<(), ApiError> {
     if ["metadata.name", "metadata.namespace"].contains(&field) || more.contains(&field) {
         return Ok(());
     }
-    // Kinds with fields of their own have their own error messages.
+    // Kinds with selectable fields of their own have their own error messages.
     Err(errors::bad_request(match more {
         [] if kind.row().custom.is_none() => format!(
             "\"{field}\" is not a known field selector: only \"metadata.name\", \

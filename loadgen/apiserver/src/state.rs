@@ -1,9 +1,9 @@
-//! The state of a cluster as a value: taken at one version, and restored into a cluster that
+//! The state of a cluster as a value: taken at one version, and restored into a new cluster, which
 //! continues from it.
 //!
-//! Objects are shared, not copied. Derived data is derived again, as by a server that starts: the
-//! kinds that definitions describe, the owner index, the garbage collector's work. The history of
-//! watches and paged lists starts with the new cluster.
+//! Objects are shared, not copied. Derived data is derived again, as when a server starts: the
+//! kinds that definitions describe, the owner index, the garbage collector's work. The history for
+//! watches and paginated lists starts with the new cluster.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -15,7 +15,8 @@ use crate::name::IdentityGenerator;
 use crate::store::counts::WriteTotals;
 use crate::{Cluster, ClusterOptions, builtin, custom};
 
-/// The maximum number of attempts to take a state, for when its version is forgotten meanwhile.
+/// The maximum number of attempts to take a state. An attempt fails if its version is dropped from
+/// the history in the meantime.
 const ATTEMPTS: usize = 10;
 
 /// All objects of a cluster at one version, with their UIDs and versions, and the state of the
@@ -39,7 +40,7 @@ struct KindState {
 }
 
 impl ClusterState {
-    /// Returns the version of the state: that of the last write.
+    /// Returns the version of the state, which is that of the last write.
     pub fn resource_version(&self) -> u64 {
         self.version
     }
@@ -51,12 +52,13 @@ impl ClusterState {
 }
 
 impl Cluster {
-    /// Returns the current state. Concurrent writes may continue but are not in it. O(n log n),
-    /// with all shards of one kind locked at a time.
+    /// Returns the current state. Concurrent writes may continue but are not part of it. O(n log
+    /// n); locks all shards of one kind at a time.
     ///
     /// # Errors
-    /// 410 if writes are so fast that in each of ten attempts the history no longer reached back to
-    /// its start. A cluster that does not [keep the past](ClusterOptions::keeps_past) must be idle.
+    /// 410 if writes are so fast that the history no longer reached back to the start of any of ten
+    /// attempts. A cluster that does not [keep past states](ClusterOptions::keeps_past) must be
+    /// idle.
     pub fn state(&self) -> Result<ClusterState, ApiError> {
         let mut taken = self.state_now();
         for _ in 1..ATTEMPTS {
@@ -79,7 +81,7 @@ impl Cluster {
             Some(error) => Err(error),
             None => Ok(ClusterState {
                 version,
-                // Forked after the version was read: no UID of the state's objects will be drawn
+                // Forked after the version was read, so that no UID of the state's objects is drawn
                 // again.
                 names: Arc::new(self.names.fork()),
                 kinds,
@@ -87,13 +89,13 @@ impl Cluster {
         }
     }
 
-    /// Creates a cluster that continues from a state: with its objects, UIDs, versions, and the
-    /// sequence of new names and UIDs. The seed in the options is ignored. A watch from a version
-    /// older than the state gets a 410.
+    /// Creates a cluster that continues from a state: with the objects, UIDs and versions of the
+    /// state, and its sequence of new names and UIDs. Ignores the seed in the options. A watch from
+    /// a version older than the state gets a 410.
     ///
     /// # Errors
-    /// 404 for a kind that this server doesn't know: the state comes from a server with other
-    /// kinds.
+    /// 404 for a kind that this server doesn't know, because the state comes from a server with
+    /// different kinds.
     pub fn restored(
         options: ClusterOptions,
         state: &ClusterState,
@@ -101,7 +103,7 @@ impl Cluster {
     ) -> Result<Cluster, ApiError> {
         let mut cluster = Cluster::new(options);
         cluster.names = state.names.fork();
-        // Definitions first: they create the stores of their kinds.
+        // Definitions first, because they create the stores of their kinds.
         let (definitions, others): (Vec<_>, Vec<_>) = state
             .kinds
             .iter()
@@ -121,7 +123,7 @@ impl Cluster {
         }
         // Relaxed: no other thread has the cluster yet.
         cluster.version.store(state.version, Ordering::Relaxed);
-        // Last, so that the code that handles an object finds all others.
+        // Last, so that the code that handles an object finds all other objects.
         for kind in &state.kinds {
             cluster.with_store(kind.kind, |store| {
                 store.notify(&cluster, &kind.objects, now)

@@ -14,7 +14,7 @@ use super::{
 /// The Unix time at which tests start.
 pub(super) const EPOCH: i64 = 1_700_000_000;
 
-/// Returns the time `seconds` after the start.
+/// Returns the time `seconds` after the start of the test.
 pub(super) fn at(seconds: i64) -> Now {
     Now {
         mono_ns: seconds * 1_000_000_000,
@@ -57,7 +57,7 @@ pub(super) fn merged(value: Value, patch: Value) -> Value {
     Value::Object(value)
 }
 
-/// Parses a table of cases, which a blank line separates. A case is JSON, and below it the expected
+/// Parses a table of cases, separated by blank lines. A case is JSON, and below it the expected
 /// problems, or their beginnings, each after `> `.
 pub(super) fn cases(table: &str) -> Vec<(Value, Vec<&str>)> {
     let cases = table.trim().split("\n\n").map(|case| {
@@ -68,7 +68,7 @@ pub(super) fn cases(table: &str) -> Vec<(Value, Vec<&str>)> {
     cases.collect()
 }
 
-/// Asserts that each text starts as expected.
+/// Asserts that each string starts as expected.
 pub(super) fn assert_starts(found: &[String], starts: &[impl AsRef<str>], case: &Value) {
     assert_eq!(found.len(), starts.len(), "{case}: {found:?}");
     for (found, start) in found.iter().zip(starts) {
@@ -97,7 +97,7 @@ pub(super) fn replica_set(name: &str, patch: Value) -> ReplicaSet {
     ))
 }
 
-/// Returns a workload with the selector, as JSON.
+/// Returns a workload with this selector, as JSON.
 pub(super) fn workload(name: &str, selector: Value) -> Value {
     json!({
         "metadata": {"name": name, "namespace": "default"},

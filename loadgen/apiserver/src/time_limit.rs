@@ -2,7 +2,7 @@
 //!
 //! This crate reads no clock. The sender of a request raises a flag when the request's time is
 //! over. Long operations (a check against a schema, a loop over the objects of a collection) check
-//! the flag as they proceed and end early. Nothing is committed afterwards.
+//! the flag as they proceed and return early. Nothing is committed afterwards.
 
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -11,12 +11,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use crate::limits::Exceeded;
 
 thread_local! {
-    /// The flag of this thread's current request.
+    /// The flag of the request that this thread is handling.
     static OVER: RefCell<Option<Arc<AtomicBool>>> = const { RefCell::new(None) };
 }
 
-/// Runs the work of a request whose time is over once `over` is true. The work's calls of this
-/// crate, on this thread, then end within milliseconds with [`Exceeded::Time`], a 504.
+/// Runs the work of a request whose time is over once `over` is true. Calls of this crate on this
+/// thread then return within milliseconds with [`Exceeded::Time`], a 504.
 pub fn within<T>(over: Arc<AtomicBool>, work: impl FnOnce() -> T) -> T {
     /// Removes the flag from the thread, also after a panic.
     struct Ends;
@@ -30,19 +30,19 @@ pub fn within<T>(over: Arc<AtomicBool>, work: impl FnOnce() -> T) -> T {
     work()
 }
 
-/// Reports whether the time of the request is over. A few instructions.
+/// Reports whether the time of the request is over. Takes a few instructions.
 pub(crate) fn is_over() -> bool {
     OVER.with_borrow(|over| {
-        // Relaxed: the flag orders nothing, and a short delay does no harm.
+        // Relaxed: the flag orders nothing, and a short delay is harmless.
         over.as_ref()
             .is_some_and(|over| over.load(Ordering::Relaxed))
     })
 }
 
-/// Checks the time limit.
+/// Checks the time limit of the request.
 ///
 /// # Errors
-/// The time of the request is over.
+/// Fails if the time of the request is over.
 pub fn check() -> Result<(), Exceeded> {
     match is_over() {
         true => Err(Exceeded::Time),

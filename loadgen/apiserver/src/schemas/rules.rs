@@ -179,8 +179,8 @@ fn add_values(schemas: &mut Map<String, Value>) {
     }
 }
 
-/// Makes metadata and some names optional. The types that the schemas are generated from always
-/// have them, which says nothing about the requirements of upstream's documents.
+/// Makes the metadata and some names optional. The types that the schemas are generated from always
+/// have these members, even where upstream's documents do not require them.
 fn let_members_be_absent(name: &str, schema: &mut Value) {
     let Some(Value::Array(required)) = schema.get_mut("required") else {
         return;
@@ -192,7 +192,7 @@ fn let_members_be_absent(name: &str, schema: &mut Value) {
     }
 }
 
-/// Returns the fields of a struct that Go writes even if they are empty, with their empty values.
+/// Returns the fields of a struct that Go writes even if they are empty, and their empty values.
 pub(super) fn written<'s>(full_name: &str, schema: &'s Value) -> Vec<(&'s str, Value)> {
     let name = struct_name(full_name);
     let required = |member: &str| {

@@ -28,7 +28,7 @@ fn every_kind_has_a_schema() {
     }
 }
 
-/// A row with a wrong member name would otherwise be ignored silently.
+/// Otherwise, a row with a wrong member name would be ignored silently.
 #[test]
 fn every_row_of_a_served_schema_names_one_of_its_members() {
     let mut applied = 0;

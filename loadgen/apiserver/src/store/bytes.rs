@@ -1,7 +1,7 @@
-//! The approximate size of objects in bytes, which the event log counts against its limit.
+//! The approximate size of objects in bytes, which the event log compares with its limit.
 //!
-//! Parts that an object shares with others count in full: the size is the most that a past event
-//! can keep alive.
+//! Parts that an object shares with others count in full, so the size is the maximum that a past
+//! event can keep alive.
 
 use podstorm_objects::{
     DynamicObject, Event, Map, Namespace, Node, ObjectMeta, Pod, PodTemplate, Regarding,
@@ -11,13 +11,13 @@ use serde_json::Value;
 
 /// An object that knows its size.
 pub trait Footprint {
-    /// Returns the approximate size in memory, in bytes; shared parts count in full. O(size of the
-    /// fields that clients set); strings count by their length.
+    /// Returns the approximate size in memory, in bytes. Shared parts count in full. O(size of the
+    /// fields that clients set); a string counts by its length.
     fn bytes(&self) -> usize;
 }
 
 /// The fixed cost of a [`Map`] member: a `String`, a `Value`, and a share of the node. The heap
-/// data of its name and value come on top.
+/// data of the name and the value are added to this.
 const MEMBER: usize = 24 + size_of::<Value>() + 16;
 
 impl Footprint for DynamicObject {
@@ -98,7 +98,7 @@ fn of_template(template: &PodTemplate) -> usize {
     size_of_val(template) + of_metadata(&template.metadata) + template.spec.bytes()
 }
 
-/// Returns the heap data of metadata.
+/// Returns the size of the heap data of metadata.
 fn of_metadata(metadata: &ObjectMeta) -> usize {
     let pairs = metadata.labels.pairs().iter();
     let pairs = pairs.chain(metadata.annotations.pairs());
@@ -120,7 +120,7 @@ fn of_map(map: &Map) -> usize {
         .sum()
 }
 
-/// Returns the heap data of a value. Recurses as deep as objects may be nested.
+/// Returns the size of the heap data of a value. Recurses as deep as objects may be nested.
 fn of_value(value: &Value) -> usize {
     match value {
         Value::Null | Value::Bool(_) | Value::Number(_) => 0,
@@ -140,7 +140,7 @@ mod tests {
 
     use super::*;
 
-    /// Puts a long text in each place where clients can put one.
+    /// Puts a long string in each place where clients can put one.
     #[test]
     fn a_long_text_counts_in_every_place() {
         const LONG: usize = 100_000;

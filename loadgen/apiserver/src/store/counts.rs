@@ -6,7 +6,7 @@ use podstorm_objects::Kind;
 
 use super::log::Change;
 
-/// The request that causes a commit.
+/// The request that caused a commit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Verb {
     Create,
@@ -42,17 +42,17 @@ const VERBS: [(Verb, &str, &str); 11] = [
     (Verb::Delete, "delete", ""),
 ];
 
-/// The effects of one commit that the totals count.
+/// The properties of a write that the totals count.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct WriteEffects {
     pub(crate) verb: Verb,
-    /// Run every step except the commit.
+    /// Whether to run every step except the commit.
     pub(crate) dry_run: bool,
-    /// The write binds the pod.
+    /// Whether the write binds the pod.
     pub(crate) bound: bool,
-    /// The write gives the object a controller.
+    /// Whether the write gives the object a controller.
     pub(crate) adopted: bool,
-    /// The write removes the object's controller.
+    /// Whether the write removes the object's controller.
     pub(crate) released: bool,
 }
 
@@ -68,7 +68,7 @@ impl WriteEffects {
     }
 }
 
-/// The running totals of one kind. Part of the kind's log, under its lock.
+/// The running totals of one kind. The kind's log contains them, under its lock.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct WriteTotals {
     writes: [u64; VERBS.len()],
@@ -85,7 +85,8 @@ pub(crate) struct WriteTotals {
 }
 
 impl WriteTotals {
-    /// Counts a commit. The flags tell whether the object was a ready pod before, and is one after.
+    /// Counts a commit. The flags state whether the object was a ready pod before, and is one
+    /// after.
     pub(crate) fn count(
         &mut self,
         change: Change,
@@ -116,7 +117,7 @@ impl WriteTotals {
         WriteTotals { live_ready, ..self }
     }
 
-    /// Sets the number of existing objects: counts the difference as creates or deletions.
+    /// Sets the number of existing objects by counting the difference as creates or deletions.
     pub(crate) fn with_live(mut self, live: u64) -> WriteTotals {
         let (more, less) = (
             live.saturating_sub(self.live()),
@@ -136,9 +137,9 @@ impl WriteTotals {
 /// Counts of the server's commits.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct WriteCounts {
-    /// Commits by verb and resource, e.g. `create pods`, `create pods/binding`, `update
-    /// replicasets/status`, `import pods`. A deletion that first marks the object counts as two.
-    /// The sum is the server's resource version.
+    /// The number of commits by verb and resource, e.g. `create pods`, `create pods/binding`,
+    /// `update replicasets/status`, `import pods`. A deletion that first marks the object counts as
+    /// two. The sum of all is the server's resource version.
     pub writes: BTreeMap<String, u64>,
     /// Totals of pods.
     pub pods: PodTotals,
@@ -151,17 +152,17 @@ pub struct PodTotals {
     pub existing: u64,
     /// The number of pods that are active and ready.
     pub existing_ready: u64,
-    /// Pods created by any client, without imported ones.
+    /// The number of pods created by any client, without imported ones.
     pub created: u64,
-    /// Pods bound to a node.
+    /// The number of pods bound to a node.
     pub bound: u64,
-    /// Status writes that made an active pod ready.
+    /// The number of status writes that made an active pod ready.
     pub ready: u64,
-    /// Pods removed.
+    /// The number of pods removed.
     pub deleted: u64,
-    /// Writes that gave a pod a new controller.
+    /// The number of writes that gave a pod a new controller.
     pub adopted: u64,
-    /// Writes that removed a pod's controller.
+    /// The number of writes that removed a pod's controller.
     pub released: u64,
     /// The highest number of pods at one time.
     pub peak: u64,

@@ -2,10 +2,10 @@
 //!
 //! A store is sharded by the hash of the key. Each shard is a table of shared objects under its own
 //! lock. A write prepares its object without a lock, then [commits](KindStore::replace) under the
-//! shard's lock: it checks that the stored object is still the one that it read, appends the event
+//! shard's lock: it checks that the stored object is still the one that was read, appends the event
 //! to the kind's log, which assigns the version, and replaces the object. A reader of the log may
-//! see the event a moment before the table has the object. A `get` then waits for the shard, so no
-//! reader sees an older state after a newer event.
+//! see the event a moment before the object is in the table. A `get` at that moment waits for the
+//! shard, so no reader sees an older state after a newer event.
 //!
 //! Lock order: shards in ascending order, then the ordered names, then the log, then the owner
 //! index.
@@ -45,10 +45,10 @@ use self::primitives::AtomicU64;
 pub use self::resource::{ClusterResource, Strategy};
 use super::Waker;
 
-/// The number of shards: more than threads, so that two writers seldom need the same shard.
+/// The number of shards: more than there are threads, so that two writers seldom need the same one.
 const SHARDS: usize = 32;
 
-/// The key of an object, with its hash.
+/// The key of an object, and its hash.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Key<'a> {
     namespace: &'a str,
@@ -56,7 +56,7 @@ pub(crate) struct Key<'a> {
     pub(crate) hash: KeyHash,
 }
 
-/// The hash of an object's key: enough to find an object that the caller has.
+/// The hash of an object's key: sufficient to find an object that the caller has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct KeyHash(u64);
 
@@ -67,9 +67,9 @@ struct Stored<R> {
 
 struct Shard<R> {
     table: HashTable<Stored<R>>,
-    /// Whether the owner index includes this shard. If so, every commit updates the index.
+    /// Whether the owner index includes this shard. If it does, every commit updates the index.
     indexed: bool,
-    /// Whether the ordered names include this shard. If so, creates and deletions update the names.
+    /// Whether the ordered names include this shard. If they do, creates and deletions update them.
     named: bool,
 }
 
@@ -78,10 +78,10 @@ pub struct KindStore<R> {
     kind: Kind,
     shards: Box<[CachePadded<Lock<Shard<R>>>]>,
     log: Arc<Log<R>>,
-    /// The names in order; empty until a page is first requested.
+    /// The namespaces and names in order; empty until a page is first requested.
     names: pages::Names,
     owners: Arc<OwnerIndex>,
-    /// Whether an object of this kind was ever named as an owner. If not, deletions look for no
+    /// Whether an object of this kind was ever named as an owner. If not, deletions don't look for
     /// dependents.
     has_owners: AtomicBool,
     hasher: ahash::RandomState,
@@ -113,13 +113,13 @@ pub(crate) struct Shared {
 
 /// The outcome of a commit.
 pub(crate) enum CommitOutcome<R> {
-    /// Committed. The object as stored, or its last state.
+    /// The commit was made. Contains the object as stored or, after a removal, its last state.
     Done(Arc<R>),
-    /// The stored object has changed: read it again.
+    /// The stored object has changed and must be read again.
     Conflict,
 }
 
-/// The state of a kind at one version, sorted by namespace and name.
+/// The objects of a kind at one version, sorted by namespace and name.
 pub(crate) struct Snapshot<R> {
     pub(crate) objects: Vec<Arc<R>>,
     pub(crate) version: u64,
@@ -169,7 +169,7 @@ impl<R: Strategy> KindStore<R> {
         &self.shards[self.shard_of(hash)]
     }
 
-    /// Returns the stored object. O(1), one lock.
+    /// Returns the stored object; `None` if there is none. O(1), takes one lock.
     pub(crate) fn read(&self, key: &Key<'_>) -> Option<Arc<R>> {
         let shard = self.shard(key.hash).lock();
         shard
@@ -188,7 +188,7 @@ impl<R: Strategy> KindStore<R> {
             .map(|stored| read(&stored.object))
     }
 
-    /// Stores a new object.
+    /// Stores a new object. Fails if its name is taken.
     pub(crate) fn insert(
         &self,
         object: Arc<R>,
@@ -228,7 +228,7 @@ impl<R: Strategy> KindStore<R> {
     }
 
     /// Fills an empty store with the objects of another store, unchanged. `version` is that of the
-    /// whole state.
+    /// whole state, of all kinds.
     pub(crate) fn restore(
         &self,
         objects: impl Iterator<Item = Arc<R>>,
@@ -254,7 +254,7 @@ impl<R: Strategy> KindStore<R> {
             .begin_behind(version, totals.with_live_ready(ready));
     }
 
-    /// Replaces `current` with `new`.
+    /// Replaces `current` with `new`, if `current` is still stored.
     pub(crate) fn replace(
         &self,
         key: KeyHash,
@@ -282,8 +282,8 @@ impl<R: Strategy> KindStore<R> {
         CommitOutcome::Done(new)
     }
 
-    /// Removes `current`. Appends a `Modified` event with `marked`, if given, then a `Deleted`
-    /// event with `last`.
+    /// Removes `current`, if it is still stored. Appends a `Modified` event with `marked`, if
+    /// given, then a `Deleted` event with `last`.
     pub(crate) fn remove(
         &self,
         key: KeyHash,
@@ -300,7 +300,7 @@ impl<R: Strategy> KindStore<R> {
             return CommitOutcome::Conflict;
         };
         let mut append = self.log.begin();
-        // It equals the last state except for the deletion marks, so the size is the same.
+        // Equal to the last state except for the deletion marks, so its size is the same.
         let marked = marked.map(|marked| {
             let marked = (marked, bytes);
             append.push(Change::Modified, Some(current), marked, effects, now)
@@ -321,8 +321,8 @@ impl<R: Strategy> KindStore<R> {
         CommitOutcome::Done(last)
     }
 
-    /// Returns the kind, or one namespace of it, at one version. O(n log n). Holds every shard's
-    /// lock while it collects.
+    /// Returns all objects of the kind, or of one namespace, at one version. O(n log n). Holds the
+    /// locks of all shards while it collects the objects.
     pub(crate) fn snapshot(&self, namespace: Option<&str>) -> Snapshot<R> {
         let (objects, version) = self.collect(namespace, || self.log.version());
         Snapshot {
@@ -331,8 +331,8 @@ impl<R: Strategy> KindStore<R> {
         }
     }
 
-    /// Calls `look` with every object at one version, in no particular order. O(n). Holds every
-    /// shard's lock.
+    /// Calls `look` with every object at one version, in no particular order. O(n). Holds the locks
+    /// of all shards.
     pub(crate) fn for_each(&self, mut look: impl FnMut(&Arc<R>)) {
         let shards: Vec<_> = self.shards.iter().map(|shard| shard.lock()).collect();
         for stored in shards.iter().flat_map(|shard| &shard.table) {
@@ -340,7 +340,7 @@ impl<R: Strategy> KindStore<R> {
         }
     }
 
-    /// Returns the whole kind, and a watch position after it.
+    /// Returns all objects of the kind, and a watch position after them.
     pub(crate) fn snapshot_and_watch(&self, waker: Option<Waker>) -> (Snapshot<R>, Position<R>) {
         let (objects, (position, version)) = self.collect(None, || self.log.open_at_end(waker));
         (
@@ -386,14 +386,14 @@ impl<R: Strategy> KindStore<R> {
         }
     }
 
-    /// Returns the kind of its objects.
+    /// Returns the kind of the store's objects.
     pub(crate) fn kind(&self) -> Kind {
         self.kind
     }
 
     /// Records that an object of this kind was named as an owner.
     pub(crate) fn set_has_owners(&self) {
-        // Relaxed: the store's locks order this against look-ups and deletions.
+        // Relaxed: the store's locks order this relative to lookups and deletions.
         if !self.has_owners.load(Relaxed) {
             self.has_owners.store(true, Relaxed);
         }
@@ -427,10 +427,10 @@ fn is_same<R>(object: &Arc<R>) -> impl Fn(&Stored<R>) -> bool {
     move |stored| Arc::ptr_eq(&stored.object, object)
 }
 
-/// The number of objects from which sorting uses rayon's threads.
+/// The number of objects from which on sorting uses rayon's threads.
 const PARALLEL_SORT_MIN: usize = 1 << 16;
 
-/// Namespace, name, and the index of the object.
+/// The namespace, the name, and the index of the object.
 type SortKey<'a> = (&'a str, CompactString, u32);
 
 fn sort_key(index: usize, metadata: &ObjectMeta) -> SortKey<'_> {
@@ -444,8 +444,8 @@ fn sort_order(a: &SortKey<'_>, b: &SortKey<'_>) -> Ordering {
     namespaces.then_with(|| a.1.cmp(&b.1))
 }
 
-/// Sorts the keys of objects on all cores. Separate from [`sorted`], so that it is compiled once
-/// and not for every kind.
+/// Sorts the keys of objects on all cores. Separate from [`sorted`], so that it is compiled only
+/// once and not for every kind.
 fn sorted_keys<'a>(metadata: &[&'a ObjectMeta]) -> Vec<SortKey<'a>> {
     let keys = metadata.par_iter().enumerate();
     let mut keys: Vec<_> = keys
@@ -455,9 +455,9 @@ fn sorted_keys<'a>(metadata: &[&'a ObjectMeta]) -> Vec<SortKey<'a>> {
     keys
 }
 
-/// Sorts by namespace and name. The keys are copied into one array first, because comparisons
-/// within the objects would miss the cache at every step. Keys are unique, so an unstable sort has
-/// one outcome.
+/// Sorts by namespace and name. The keys are copied into one array first, because comparisons that
+/// follow the pointers to the objects would miss the cache at every step. Keys are unique, so an
+/// unstable sort has only one result.
 pub(crate) fn sorted<R: Strategy>(objects: Vec<Arc<R>>) -> Vec<Arc<R>> {
     let metadata = objects.iter().map(|object| object.metadata());
     let keys = if objects.len() < PARALLEL_SORT_MIN {

@@ -2,7 +2,7 @@
 //!
 //! The index is empty until the garbage collector first needs it. Then each store adds its objects
 //! ([`KindStore::index_owners`](super::KindStore)), and every commit updates the index. A run that
-//! deletes no owner pays nothing for it.
+//! deletes no owner does not pay for it.
 
 use ahash::RandomState;
 use compact_str::CompactString;
@@ -11,7 +11,7 @@ use podstorm_objects::{Kind, OwnerReferences, Str, Uid, hash_state};
 
 use super::{Lock, Strategy};
 
-/// An object by kind and key. Sorts by kind, namespace, name.
+/// The kind and key of an object. Sorts by kind, namespace, name.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct ObjectKey {
     pub(crate) kind: Kind,
@@ -46,7 +46,7 @@ impl OwnerIndex {
         }
     }
 
-    /// Updates the index for a change from `old` to `new`. The caller holds the shard's lock.
+    /// Updates the index after a change from `old` to `new`. The caller holds the shard's lock.
     pub(crate) fn change<R: Strategy>(&self, old: Option<&R>, new: Option<&R>) {
         let none = OwnerReferences::new();
         let before = old.map_or(&none, |object| &object.metadata().owner_references);
@@ -87,7 +87,7 @@ impl OwnerIndex {
     }
 }
 
-/// Reports whether both lists have equal references.
+/// Reports whether both lists have equal references, in the same order.
 #[inline]
 pub(crate) fn same_owners(a: &OwnerReferences, b: &OwnerReferences) -> bool {
     a.len() == b.len()

@@ -1,7 +1,7 @@
-//! Pages of a kind: the next objects by namespace and name at a version.
+//! Pages of a kind: the next objects at a version, in the order of namespace and name.
 //!
-//! The names are kept in order from the first request for a page on. So a page costs as much as the
-//! objects it holds and the changes since its version.
+//! From the first request for a page on, the store keeps its names in order. Therefore, a page
+//! costs as much as the objects on it and the changes since its version.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -17,12 +17,12 @@ use super::{KindStore, Strategy, is_at, sorted};
 /// Namespaces and names in order.
 pub(super) type Names = Lock<BTreeSet<(Str, CompactString)>>;
 
-/// Objects in order.
+/// Objects in the order of namespace and name.
 pub(crate) struct Page<R> {
     /// The objects, one more than requested if there are more.
     pub(crate) objects: Vec<Arc<R>>,
     pub(crate) version: u64,
-    /// The number of objects from the page's start on; known only for the newest state.
+    /// The number of objects from the page's start to the end; known only for the newest state.
     pub(crate) left: Option<usize>,
 }
 
@@ -32,15 +32,15 @@ pub(super) fn key_of<R: Strategy>(object: &R) -> (Str, CompactString) {
 }
 
 impl<R: Strategy> KindStore<R> {
-    /// Returns the first objects from a namespace and name on: `limit` of them and one more. They
-    /// are of one namespace or of all, at `version` or now.
+    /// Returns the first `limit` objects from a namespace and name on, and one more if there is
+    /// one. They are from one namespace or from all, at `version` or now.
     ///
     /// With e events since the version: O(limit + e log e) and O(log n). Without a version also
-    /// O(n) in the objects of the namespace, which are counted. The first call is O(n log n). Holds
-    /// every shard's lock while it collects.
+    /// O(n) in the objects of the namespace, which are counted. The first call takes O(n log n).
+    /// Holds the locks of all shards while it collects the objects.
     ///
     /// # Errors
-    /// The state at the version is not available.
+    /// Fails if the state at the version is not available.
     pub(crate) fn page(
         &self,
         namespace: Option<&str>,
@@ -62,7 +62,7 @@ impl<R: Strategy> KindStore<R> {
         let from = (Str::from(from.0), CompactString::from(from.1));
         let is_in = |at: &str| namespace.is_none_or(|namespace| at == namespace);
         let rest = || names.range(&from..).take_while(|(at, _)| is_in(at));
-        // Undoing the later events may remove as many of the current objects.
+        // Undoing the later events may remove as many of the current objects as there are events.
         let most = limit.saturating_add(1).saturating_add(undo.len());
         let found = rest().take(most).map(|(namespace, name)| {
             let key = self.key(namespace, name);

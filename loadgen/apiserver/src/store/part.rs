@@ -1,4 +1,4 @@
-//! Parts of a pod that have their own subresources.
+//! Parts of a pod that have a subresource of their own.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::counts::Verb;
 
-/// A part of a pod that is written on its own.
+/// A part of a pod that has a subresource of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PodPart {
     /// `spec.ephemeralContainers`, through `/ephemeralcontainers`.
@@ -17,7 +17,7 @@ pub enum PodPart {
 }
 
 impl PodPart {
-    /// Returns the part that a subresource writes.
+    /// Returns the part that a subresource writes; `None` if the subresource writes no such part.
     pub fn of_subresource(name: &str) -> Option<PodPart> {
         match name {
             "ephemeralcontainers" => Some(PodPart::EphemeralContainers),
@@ -41,7 +41,7 @@ impl PodPart {
         }
     }
 
-    /// Replaces everything in `new` except this part with the stored pod's values.
+    /// Replaces everything in `new` except this part with the values of the stored pod.
     pub(crate) fn keep_the_rest(self, new: &mut Pod, old: &Pod) {
         let mut members = old.spec.to_map(None);
         let mut sent = new.spec.to_map(None);
@@ -68,15 +68,15 @@ impl PodPart {
         new.token_volume = old.token_volume;
         new.hostname = old.hostname;
         new.status = old.status.clone();
-        // The owners of the fields were recorded before.
+        // Keeps the field owners, which have already been recorded for this write.
         let noted = std::mem::take(&mut new.metadata.rest);
         new.metadata = old.metadata.clone();
         new.metadata.rest = noted;
     }
 }
 
-/// Copies the resources of containers from `sent`. Compares containers by position: a pair whose
-/// names differ is skipped.
+/// Copies the resources of containers from `sent`. Compares containers by position, and skips a
+/// pair whose names differ.
 fn put_resources(members: &mut Map, sent: &Map, list: &str) {
     let sent = sent.get(list).and_then(Value::as_array);
     let all = members.get_mut(list).and_then(Value::as_array_mut);

@@ -1,4 +1,4 @@
-//! The strategy of a kind: the server's code for the kind besides its row.
+//! The strategy of a kind: the server's code for the kind, in addition to the kind's row.
 
 use compact_str::CompactString;
 use podstorm_objects::{ApiError, Cause, DecodeError, Kind, Object, Resource, Time, Uid};
@@ -17,20 +17,20 @@ pub trait Strategy: Object + Footprint + Clone + PartialEq {
     /// Reads an object of the given kind, which is `R::KIND` for typed kinds.
     ///
     /// # Errors
-    /// A field of a wrong type or an unreadable value, with its path.
+    /// Fails for a member of a wrong type or with an unreadable value. The error has its path.
     fn read(kind: Kind, value: Value) -> Result<Self, DecodeError>;
 
-    /// Returns the object with its store's row of the kind, which has the rules.
+    /// Returns the object with the row of its store's kind, which has the rules.
     #[must_use]
     fn of_kind(self, _kind: Kind) -> Self {
         self
     }
 
-    /// Sets defaults. Parts shared with the stored object already have them.
+    /// Sets defaults. Parts that are shared with the stored object already have them.
     fn set_defaults(&mut self, _old: Option<&Self>) {}
 
-    /// Returns the size of the pod spec that the object holds as text, which defaults can enlarge;
-    /// 0 for kinds that [check their size](crate::limits) in their validation.
+    /// Returns the size of the pod spec that the object contains as text, which defaults can
+    /// enlarge; 0 for kinds that [check their size](crate::limits) during validation.
     fn pod_spec_bytes(&self) -> usize {
         0
     }
@@ -38,10 +38,10 @@ pub trait Strategy: Object + Footprint + Clone + PartialEq {
     /// Adds the finalizers that keep an object until it is empty. No field manager owns them.
     fn add_finalizers(&mut self) {}
 
-    /// Fills in what admission plugins add when a client changes the object.
+    /// Fills in what admission plugins add to an object that a client changes.
     ///
     /// # Errors
-    /// The refusal of a plugin.
+    /// Fails if a plugin refuses the change.
     fn admit_change(&mut self, _cluster: &Cluster, _old: &Self) -> Result<(), ApiError> {
         Ok(())
     }
@@ -52,15 +52,15 @@ pub trait Strategy: Object + Footprint + Clone + PartialEq {
     /// Fills in what admission adds to a new object after its defaults.
     fn admit(&mut self, _cluster: &Cluster) {}
 
-    /// Fills in or drops fields that depend on feature gates. An update also passes the stored
-    /// object.
+    /// Fills in or drops fields that depend on feature gates. `_old` is the stored object if this
+    /// is an update.
     fn apply_gates(&mut self, _cluster: &Cluster, _old: Option<&Self>) {}
 
     /// Sets the status of a new object.
     fn prepare_for_create(&mut self) {}
 
     /// Returns the new object with the given identity, for validation; `None` if its rules don't
-    /// need that.
+    /// depend on the identity.
     fn identified(&self, _uid: &Uid, _name: &dyn Fn() -> CompactString) -> Option<Self> {
         None
     }
@@ -69,16 +69,16 @@ pub trait Strategy: Object + Footprint + Clone + PartialEq {
     /// that no other object gets.
     fn complete(&mut self, _number: &dyn Fn() -> u64) {}
 
-    /// Sets the fields of [`complete`](Strategy::complete) that an object created elsewhere lacks.
+    /// Like [`complete`](Strategy::complete), for the fields that an object from elsewhere lacks.
     fn complete_existing(&mut self, _number: &dyn Fn() -> u64) {}
 
-    /// Restores what a write to the main resource may not change: the status.
+    /// Restores what a write to the main resource must not change: the status.
     fn prepare_for_update(&mut self, _old: &Self) {}
 
-    /// Restores what a write to `/status` may not change: everything but status and metadata.
+    /// Restores what a write to `/status` must not change: everything but status and metadata.
     fn prepare_for_status_update(&mut self, _old: &Self) {}
 
-    /// Restores what a write to a part may not change: everything else. Only pods have parts.
+    /// Restores what a write to a part must not change: everything else. Only pods have parts.
     fn prepare_for_part_update(&mut self, _old: &Self, _part: PodPart) {}
 
     /// Returns the rules that a changed part breaks.
@@ -91,26 +91,26 @@ pub trait Strategy: Object + Footprint + Clone + PartialEq {
         false
     }
 
-    /// A cheap test of the fields that change most often. True means that the object differs from
-    /// the stored one; false means nothing.
+    /// Quickly compares the fields that change most often. True means that the object differs from
+    /// the stored one; false means that it may or may not differ.
     fn obviously_differs(&self, _old: &Self) -> bool {
         false
     }
 
-    /// Returns the broken rules of a new object, its metadata included.
+    /// Returns the rules that a new object breaks, including those of its metadata.
     fn validate_create(&self) -> Vec<Cause>;
 
-    /// Returns the broken rules of a changed object.
+    /// Returns the rules that a changed object breaks.
     fn validate_update(&self, _old: &Self) -> Vec<Cause> {
         self.validate_create()
     }
 
-    /// Returns the broken rules of an object with a changed status.
+    /// Returns the rules that an object with a changed status breaks.
     fn validate_status_update(&self, _old: &Self) -> Vec<Cause> {
         self.validate_create()
     }
 
-    /// Returns the grace period of a first deletion that requests this value, in seconds; `None`
+    /// Returns the grace period, in seconds, of a first deletion that requests `_requested`; `None`
     /// for kinds without graceful deletion.
     fn grace_period_seconds(&self, _requested: Option<i64>) -> Option<i64> {
         None
@@ -121,13 +121,13 @@ pub trait Strategy: Object + Footprint + Clone + PartialEq {
         false
     }
 
-    /// Marks the object as terminating; false for kinds without contents.
+    /// Marks the object as terminating. Returns false for kinds whose objects have no contents.
     fn begin_termination(&mut self, _now: Time) -> bool {
         false
     }
 
-    /// Reports whether quotas charge the object for more than its count, as for pods that have not
-    /// ended.
+    /// Reports whether quotas charge the object for more than the number of objects: true except
+    /// for pods that have ended.
     fn counts_for_quota(&self) -> bool {
         true
     }
@@ -135,7 +135,7 @@ pub trait Strategy: Object + Footprint + Clone + PartialEq {
     /// Replaces equal copies with the stored object's shared parts.
     fn share_with(&mut self, _old: &Self) {}
 
-    /// Notifies the server's own services of a commit, with the state after it. No lock is held.
+    /// Tells the server's own services about a commit, with the state after it. No lock is held.
     fn committed(_cluster: &Cluster, _new: Option<&Self>) {}
 
     /// Reports whether the object is a pod that is active and ready. Every commit counts such pods.
@@ -147,6 +147,6 @@ pub trait Strategy: Object + Footprint + Clone + PartialEq {
 
 /// A kind with a Rust type, which every cluster stores.
 pub trait ClusterResource: Strategy + Resource {
-    /// The store of the kind.
+    /// Returns the store of the kind.
     fn store(cluster: &Cluster) -> &KindStore<Self>;
 }

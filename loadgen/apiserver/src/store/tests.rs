@@ -34,7 +34,7 @@ fn concurrent_writers_make_one_history_and_lose_no_wake_up() {
     let cluster = cluster();
     let (wake, woken) = mpsc::channel();
     let waker: Waker = Arc::new(move || {
-        // The watch is closed once everything was seen.
+        // The watch is closed once it has delivered everything.
         let _ = wake.send(());
     });
     let options = WatchOptions {

@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use crate::schemas::{referred, struct_name};
 
-/// The merge rules in a schema: that of a struct, or of a field's value.
+/// The merge rules in a schema, which is that of a struct or of a field's value.
 #[derive(Clone, Copy, Debug)]
 struct Schema<'a>(&'a Value);
 
@@ -31,8 +31,8 @@ impl MergeRules for Schema<'_> {
 /// [`podstorm_objects::strategic_merge`]. O(object + patch).
 ///
 /// # Errors
-/// An unknown directive, or one in a wrong form or place; list entries without their key. The
-/// object is then partly patched.
+/// Fails for an unknown directive, or one in a wrong form or place, and for list entries without
+/// their key. The object is then partly patched.
 pub fn strategic_merge(
     schema: Option<&Value>,
     target: &mut Map,

@@ -102,7 +102,7 @@ fn each_field_is_merged_by_its_own_rule_in_the_schema() {
             strategies(json!({"$retainKeys": ["type"], "type": "Recreate"})),
             strategies(json!({"type": "Recreate"})),
         ),
-        // The only map that is replaced as a whole.
+        // This is the only map that is replaced as a whole.
         (
             "PodDisruptionBudget",
             selected(json!({"a": "1"})),

@@ -15,8 +15,8 @@ use super::{Cluster, ClusterResource, Strategy, errors, meta, time_limit, valida
 pub(super) enum Update<R> {
     /// Keep the stored object.
     Keep,
-    /// Replace the stored object with this one, with these effects. An object that differs only in
-    /// its version counts as unchanged.
+    /// Replace the stored object with this one, with these effects. If only the version differs,
+    /// the object counts as unchanged.
     Write(R, WriteEffects),
 }
 
@@ -88,7 +88,7 @@ impl Cluster {
         }
     }
 
-    /// Changes the stored object. `change` gets the current state, and is called again if another
+    /// Changes the stored object. `change` gets the stored object, and is called again if another
     /// writer was faster. It must return a prepared object.
     ///
     /// # Errors
@@ -116,8 +116,8 @@ impl Cluster {
         }
     }
 
-    /// Replaces the stored object with a prepared one, unless they are equal. A write that removes
-    /// the last finalizer of a deleted object removes the object.
+    /// Replaces the stored object with a prepared one, unless they are equal. If the object is
+    /// being deleted and the write removes its last finalizer, removes the object.
     ///
     /// # Errors
     /// 403 if the object would exceed a ResourceQuota; 504 when the [time limit](time_limit) of the
@@ -263,7 +263,7 @@ pub(super) fn prepare_and_validate<R: Strategy>(
     refuse_invalid(cluster, old, causes)
 }
 
-/// Records whether the object gains or loses a controller.
+/// Records in `effects` whether the object gains or loses a controller.
 fn count_ownership(effects: &mut WriteEffects, before: &ObjectMeta, after: &ObjectMeta) {
     if super::store::owners::same_owners(&before.owner_references, &after.owner_references) {
         return;

@@ -51,7 +51,8 @@ pub fn validate_node(node: &Node) -> Vec<Cause> {
     causes.found()
 }
 
-/// Returns the rules that a namespace breaks: a new or changed one, or one with changed finalizers.
+/// Returns the rules that a namespace breaks: a new or changed one, or one whose finalizers were
+/// replaced (`is_finalized`).
 pub fn validate_namespace(namespace: &Namespace, is_finalized: bool) -> Vec<Cause> {
     let mut causes = Causes::default();
     let meta = Path::ROOT.member("metadata");
@@ -72,7 +73,7 @@ pub fn validate_namespace(namespace: &Namespace, is_finalized: bool) -> Vec<Caus
     for (index, name) in finalizers.enumerate() {
         let name = name.as_str().unwrap_or("");
         if let Some(problem) = metadata::finalizer_problem(name) {
-            // Sic: for a new namespace, upstream's errors name the list instead of the entry.
+            // Sic: for a new namespace, upstream's errors contain the list instead of the entry.
             let path = list.item(index);
             causes.invalid(if is_finalized { &path } else { &list }, name, problem);
         }
@@ -115,14 +116,14 @@ pub fn validate_node_update(new: &Node, old: &Node) -> Vec<Cause> {
 }
 
 /// Returns the rules that a new or changed Event breaks. Its namespace must be that of the object
-/// it is about; for cluster-scoped objects it is `default`. An Event without an object may be in
-/// any namespace.
+/// that it is about; `default` if the object is cluster-scoped. An Event without an object may be
+/// in any namespace.
 pub fn validate_event(event: &Event) -> Vec<Cause> {
     let mut causes = Causes::from(validate_metadata(Kind::EVENT, &event.metadata));
     if let Some(about) = &event.regarding {
         let (here, there) = (&*event.metadata.namespace, about.namespace());
-        // An Event of the newer form may be about an object elsewhere. Search the text first:
-        // parsing costs more.
+        // An Event of the newer form may be about an object elsewhere. Searches the text first,
+        // because parsing costs more.
         let rest = &event.rest;
         let has_time = rest.as_str().contains("eventTime")
             && rest.get("eventTime").is_some_and(|time| !time.is_null());

@@ -6,7 +6,7 @@ use podstorm_objects::json::JsonValue;
 use super::{Causes, names, references, resources, security, volumes};
 use crate::Places;
 
-/// The list that contains a container, for rules that differ.
+/// The list that contains a container, for rules that depend on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Role {
     /// An entry of `containers`.
@@ -20,28 +20,28 @@ pub(super) enum Role {
 pub(super) struct Surroundings<'a> {
     /// The names of the pod's volumes.
     pub(super) volumes: &'a Places<&'a str>,
-    /// Whether the pod is in the host network. Then a host port must equal its container port.
+    /// Whether the pod uses the host network. A host port must then equal its container port.
     pub(super) host_network: bool,
     /// The termination grace period of the pod, in seconds.
     pub(super) grace_seconds: Option<i64>,
 }
 
-/// Returns a string member; empty if absent.
+/// Returns a string member; empty if it is absent.
 pub(super) fn text<'a>(object: JsonValue<'a>, key: &str) -> &'a str {
     object.get(key).and_then(|it| it.as_str()).unwrap_or("")
 }
 
-/// Returns an integer member; 0 if absent.
+/// Returns an integer member; 0 if it is absent.
 pub(super) fn number(object: JsonValue<'_>, key: &str) -> i64 {
     object.get(key).and_then(|it| it.as_i64()).unwrap_or(0)
 }
 
-/// Returns a member that is an object.
+/// Returns a member that is an object; `None` for any other value.
 pub(super) fn member<'a>(object: JsonValue<'a>, key: &str) -> Option<JsonValue<'a>> {
     object.get(key).filter(JsonValue::is_object)
 }
 
-/// Returns the entries of a list of objects; none if absent.
+/// Returns the objects in a list, with their indexes; none if the list is absent.
 pub(super) fn items<'a>(
     object: JsonValue<'a>,
     key: &str,
@@ -122,7 +122,7 @@ pub(super) fn check(
     }
 }
 
-/// Checks that a string is supported, if set.
+/// Checks that a string, if it is set, is a supported value.
 pub(super) fn choice(
     map: JsonValue<'_>,
     key: &str,
@@ -213,7 +213,7 @@ fn check_mounts(
             causes.invalid(&path.member("mountPath"), at, "must be unique");
         }
         seen.push(at);
-        // Sic: these errors do not name the mount.
+        // Sic: these errors do not contain the index of the mount.
         let sub_path = text(mount, "subPath");
         volumes::check_descending(sub_path, &list.member("subPath"), causes);
         let expression = text(mount, "subPathExpr");
@@ -261,7 +261,7 @@ fn check_probe(probe: JsonValue<'_>, name: &str, path: &Path<'_>, causes: &mut C
     check_handler(probe, None, path, causes);
 }
 
-/// Checks the action of a probe or lifecycle hook: the first one that is set.
+/// Checks the action of a probe or a lifecycle hook. If several are set, checks the first.
 fn check_handler(
     handler: JsonValue<'_>,
     grace_seconds: Option<i64>,

@@ -9,12 +9,12 @@ use serde_json::Value;
 use super::{Causes, IMMUTABLE, MUST_NOT_BE_NEGATIVE};
 use crate::errors;
 
-/// The causes found while checking an object.
+/// The causes found so far while an object is checked.
 #[derive(Debug, Default)]
 pub(crate) struct Checks(RefCell<Causes>);
 
 impl Checks {
-    /// Returns a member of the object outside its metadata.
+    /// Returns a member of the object, outside its metadata, as a field.
     pub(crate) fn field<'a>(&'a self, object: &'a DynamicObject, member: &str) -> Field<'a> {
         self.value(member, object.fields.get(member).unwrap_or(&Value::Null))
     }
@@ -42,7 +42,7 @@ impl Checks {
     }
 }
 
-/// A value, perhaps absent, with its path.
+/// A value that may be absent (null), and its path.
 #[derive(Clone, Debug)]
 pub(crate) struct Field<'a> {
     pub(crate) value: &'a Value,
@@ -56,19 +56,19 @@ impl<'a> Field<'a> {
         self.checks.value(path, &self.value[member])
     }
 
-    /// Returns an entry of a map.
+    /// Returns the entry of a map for this key.
     pub(crate) fn key(&self, key: &str) -> Field<'a> {
         let path = format!("{}[{key}]", self.path);
         self.checks.value(path, &self.value[key])
     }
 
-    /// Returns the entries of a list.
+    /// Returns the entries of a list; none for any other value.
     pub(crate) fn items(&self) -> impl Iterator<Item = Field<'a>> {
         let all = self.value.as_array().into_iter().flatten().enumerate();
         all.map(move |(index, item)| self.checks.value(format!("{}[{index}]", self.path), item))
     }
 
-    /// Returns the entries of a map.
+    /// Returns the entries of a map; none for any other value.
     pub(crate) fn entries(&self) -> impl Iterator<Item = (&'a str, Field<'a>)> {
         let all = self.value.as_object().into_iter().flatten();
         all.map(move |(key, _)| (key.as_str(), self.key(key)))
@@ -114,14 +114,14 @@ impl<'a> Field<'a> {
             .push(errors::duplicate(self.path.as_str(), self.value));
     }
 
-    /// Checks that the string, if set, is supported.
+    /// Checks that the string, if it is set, is a supported value.
     pub(crate) fn one_of(&self, supported: &[&str]) {
         if self.value.is_string() {
             self.must_be_one_of(supported);
         }
     }
 
-    /// Checks that the string is supported; an absent one counts as empty.
+    /// Checks that the string is a supported value. An absent string counts as empty.
     pub(crate) fn must_be_one_of(&self, supported: &[&str]) {
         if !supported.contains(&self.text()) {
             let cause = errors::not_supported(self.path.as_str(), self.text(), supported);
@@ -129,7 +129,7 @@ impl<'a> Field<'a> {
         }
     }
 
-    /// Checks the string against a rule of names.
+    /// Checks that the string obeys a rule.
     pub(crate) fn fits(&self, rule: impl Fn(&str) -> Option<String>) {
         if let Some(problem) = rule(self.text()) {
             self.invalid_as(self.text(), problem);
@@ -143,7 +143,7 @@ impl<'a> Field<'a> {
         }
     }
 
-    /// Checks that the string is not empty, and checks it against a rule of names.
+    /// Checks that the string is not empty and obeys a rule.
     pub(crate) fn must_fit(&self, rule: impl Fn(&str) -> Option<String>) {
         match self.text() {
             "" => self.required(""),
@@ -155,7 +155,7 @@ impl<'a> Field<'a> {
         self.at_least(0, MUST_NOT_BE_NEGATIVE);
     }
 
-    /// Checks that the value, if set, is a 32-bit integer like the API's type.
+    /// Checks that the value, if it is set, is a 32-bit integer, like the API's type.
     pub(crate) fn fits_32_bits(&self) {
         let fits = self
             .value
@@ -166,7 +166,7 @@ impl<'a> Field<'a> {
         }
     }
 
-    /// Checks that the number, if set, is not too small.
+    /// Checks that the number, if it is set, is at least `least`.
     pub(crate) fn at_least(&self, least: i64, detail: &str) {
         if self.value.as_i64().is_some_and(|number| number < least) {
             self.invalid(detail);

@@ -1,11 +1,11 @@
-//! Validation: pure functions from objects to broken rules.
+//! Validation: pure functions that return the rules that an object breaks.
 //!
 //! Every function returns the causes of a 422 response. A valid object has no causes. Objects are
 //! validated after defaulting. The message of a cause has upstream's form without the field, e.g.
 //! `Invalid value: -1: must be greater than or equal to 0`. Reasons, fields and details are
 //! upstream's.
 //!
-//! The store itself checks `uid`, versions and the deletion fields.
+//! The store itself checks `uid`, the version and the deletion fields.
 
 mod cluster_scoped;
 mod container;
@@ -48,7 +48,7 @@ pub use workload::{
     validate_replication_controller, validate_status, validate_template,
 };
 
-/// Returns the rules that an object's metadata breaks, according to its kind's row.
+/// Returns the rules that an object's metadata breaks, according to the row of its kind.
 pub fn validate_metadata(kind: Kind, metadata: &ObjectMeta) -> Vec<Cause> {
     let mut causes = Causes::default();
     let path = Path::ROOT.member("metadata");
@@ -64,7 +64,7 @@ pub fn validate_metadata(kind: Kind, metadata: &ObjectMeta) -> Vec<Cause> {
     causes.found()
 }
 
-/// The groups whose metadata has only the checks that all Kubernetes servers share. Source: the
+/// The groups whose metadata gets only the checks that all Kubernetes servers share. Source: the
 /// `ValidateObjectMeta` that the `validation` packages of these groups call.
 const GENERIC: [&str; 5] = [
     "admissionregistration.k8s.io",
@@ -80,8 +80,9 @@ pub fn qualified_name_problems(text: &str) -> Vec<String> {
 }
 
 /// Repeats the causes of an update as often as upstream reports them: the shared checks and those
-/// of the kind report the same problem again. `causes` has each problem of metadata once; `changes`
-/// are those of the metadata's change. A write to the status checks only the change.
+/// of the kind report the same problem again. `causes` has each problem of the metadata once;
+/// `changes` has the problems with the change of the metadata. For a write to the status, only the
+/// change is checked.
 pub(crate) fn repeat_for_update(
     kind: Kind,
     is_status: bool,
@@ -101,7 +102,7 @@ pub(crate) fn repeat_for_update(
                 let of_both = ["labels", "annotations", "ownerReferences"];
                 match field {
                     "name" | "generateName" | "namespace" => whole.max(1),
-                    // Only the kinds have this rule.
+                    // Only the checks of the kinds have this rule.
                     _ if field.starts_with("finalizers[") => whole,
                     _ if of_both.iter().any(|start| field.starts_with(start)) => {
                         2 + whole + checks.change
@@ -116,7 +117,7 @@ pub(crate) fn repeat_for_update(
     if changes.is_empty() {
         return causes;
     }
-    // The kind checks the metadata's change right before its other rules of changes.
+    // The kind checks the change of the metadata right before its other rules about changes.
     let at = match WHOLE_FIRST.contains(&kind.name()) && !is_status {
         true => causes.iter().position(is_change).unwrap_or(causes.len()),
         false => 0,
@@ -140,7 +141,7 @@ const WHOLE_FIRST: [&str; 8] = [
     "StorageClass",
 ];
 
-/// Reports whether a cause concerns a change and not the object on its own.
+/// Reports whether a cause concerns a change and not the new object alone.
 fn is_change(cause: &Cause) -> bool {
     !cause.field.starts_with("metadata.") && cause.message.ends_with(IMMUTABLE)
 }
@@ -148,7 +149,7 @@ fn is_change(cause: &Cause) -> bool {
 pub(crate) const MUST_NOT_BE_NEGATIVE: &str = "must be greater than or equal to 0";
 pub(crate) const IMMUTABLE: &str = "field is immutable";
 
-/// The broken rules in the order found, up to a total size.
+/// Broken rules in the order in which they were found, up to a total size.
 #[derive(Debug, Default)]
 pub(crate) struct Causes {
     all: Vec<Cause>,
@@ -163,8 +164,8 @@ impl From<Vec<Cause>> for Causes {
 }
 
 impl Causes {
-    /// Returns causes that are full with the first one, for checks that only ask whether a rule is
-    /// broken.
+    /// Returns causes that are full after the first one, for checks that only ask whether any rule
+    /// is broken.
     pub(crate) fn until_first() -> Causes {
         Causes {
             all: Vec::new(),
@@ -179,7 +180,7 @@ impl Causes {
         }
     }
 
-    /// Reports whether more causes would make the response too large.
+    /// Reports whether no more causes are accepted because the response would become too large.
     pub(crate) fn is_full(&self) -> bool {
         self.bytes > errors::CAUSES_BYTES_MAX
     }
@@ -188,30 +189,30 @@ impl Causes {
         self.all
     }
 
-    /// Adds an invalid value.
+    /// Adds a cause about an invalid value.
     fn invalid(&mut self, path: &Path<'_>, value: impl Into<Value>, detail: impl AsRef<str>) {
         let cause = errors::invalid_value(path.to_string(), &value.into(), detail.as_ref());
         self.push(cause);
     }
 
-    /// Adds a field that must be set.
+    /// Adds a cause about a field that must be set.
     fn required(&mut self, path: &Path<'_>, detail: &str) {
         self.push(errors::required(path.to_string(), detail));
     }
 
-    /// Adds a field that may not be set or changed.
+    /// Adds a cause about a field that must not be set or changed.
     fn forbidden(&mut self, path: &Path<'_>, detail: impl AsRef<str>) {
         let cause = errors::forbidden_field(path.to_string(), detail.as_ref());
         self.push(cause);
     }
 
-    /// Adds a value that must be unique.
+    /// Adds a cause about a repeated value that must be unique.
     fn duplicate(&mut self, path: &Path<'_>, value: impl Into<Value>) {
         let value: Value = value.into();
         self.push(errors::duplicate(path.to_string(), value));
     }
 
-    /// Adds a reference to something that does not exist.
+    /// Adds a cause about a reference to something that does not exist.
     fn not_found(&mut self, path: &Path<'_>, value: impl Into<Value>) {
         let value: Value = value.into();
         self.push(Cause {
@@ -221,13 +222,13 @@ impl Causes {
         });
     }
 
-    /// Adds a value that is not supported.
+    /// Adds a cause about a value that is not supported.
     fn not_supported(&mut self, path: &Path<'_>, value: &str, supported: &[&str]) {
         let cause = errors::not_supported(path.to_string(), value, supported);
         self.push(cause);
     }
 
-    /// Adds a value that is too long.
+    /// Adds a cause about a value that is too long.
     fn too_long(&mut self, path: &Path<'_>, bytes_max: usize) {
         self.push(errors::too_long(path.to_string(), bytes_max));
     }
@@ -239,7 +240,7 @@ impl Causes {
         }
     }
 
-    /// Adds the problem of a string, if there is one.
+    /// Adds a cause about a string, if it has a problem.
     fn text(&mut self, path: &Path<'_>, text: &str, problem: Option<String>) {
         if let Some(problem) = problem {
             self.invalid(path, text, problem);

@@ -1,22 +1,22 @@
-//! Formats of names. Each function returns the problem with a string, if there is one.
+//! Formats of names. Each check returns the problem with a string; `None` if there is none.
 
 use compact_str::CompactString;
 use podstorm_objects::{NameFormat, SyntaxError, check_label_key, check_label_value};
 
-/// The maximum length of a DNS-1123 subdomain.
+/// The maximum number of bytes of a DNS-1123 subdomain.
 const SUBDOMAIN_BYTES_MAX: usize = 253;
-/// The maximum length of a DNS-1123 label.
+/// The maximum number of bytes of a DNS-1123 label.
 const LABEL_BYTES_MAX: usize = 63;
-/// The maximum length of a port name.
+/// The maximum number of bytes of a port name.
 const PORT_NAME_BYTES_MAX: usize = 15;
 
-/// The length of the part of `generateName` that names keep: 63 bytes minus 5 random ones.
+/// The number of bytes of `generateName` that a name keeps: 63, less 5 random ones.
 const PREFIX_BYTES_KEPT: usize = 58;
 
-/// A function from a string to its problem.
+/// A function that returns the problem with a string; `None` if there is none.
 pub(super) type Rule = fn(&str) -> Option<String>;
 
-/// Returns the rule for names in a kind's format.
+/// Returns the rule for names of a format.
 pub(super) fn rule(format: NameFormat) -> Rule {
     match format {
         NameFormat::Subdomain => dns_subdomain,
@@ -34,7 +34,7 @@ pub(crate) fn path_segment(text: &str) -> Option<String> {
     Some(format!("may not contain '{found}'"))
 }
 
-/// Checks a DNS subdomain, the name of most objects: labels separated by dots, at most 253 bytes in
+/// Checks a DNS subdomain, the format of most names: labels separated by dots, at most 253 bytes in
 /// total.
 pub(crate) fn dns_subdomain(text: &str) -> Option<String> {
     if text.len() > SUBDOMAIN_BYTES_MAX {
@@ -49,12 +49,12 @@ pub(crate) fn dns_subdomain(text: &str) -> Option<String> {
     })
 }
 
-/// Like [`dns_subdomain`], with upstream's other messages.
+/// Like [`dns_subdomain`], with the other wording that upstream uses for ReplicationControllers.
 pub(super) fn controller_name(text: &str) -> Option<String> {
     dns_subdomain(text).map(|problem| problem.replace("253 characters", "253 bytes"))
 }
 
-/// Checks a DNS label that begins with a letter, the name of Services and custom resources.
+/// Checks a DNS label that begins with a letter, the format for Services and custom resources.
 pub(crate) fn dns_1035_label(text: &str) -> Option<String> {
     if text.len() > LABEL_BYTES_MAX {
         return Some(too_long(LABEL_BYTES_MAX));
@@ -68,8 +68,8 @@ pub(crate) fn dns_1035_label(text: &str) -> Option<String> {
     })
 }
 
-/// Checks a DNS label, the name of namespaces and containers: lowercase letters, digits and inner
-/// dashes, at most 63 bytes.
+/// Checks a DNS label, the format for namespaces and containers: lowercase letters, digits and
+/// inner dashes, at most 63 bytes.
 pub(crate) fn dns_label(text: &str) -> Option<String> {
     if text.len() > LABEL_BYTES_MAX {
         return Some(too_long(LABEL_BYTES_MAX));
@@ -88,10 +88,10 @@ pub(crate) fn dns_label(text: &str) -> Option<String> {
     )
 }
 
-/// Returns all problems with a label key. An empty name has wrong characters too.
+/// Returns all problems with a label key. An empty name also counts as one with wrong characters.
 pub(crate) fn label_key_problems(text: &str) -> Vec<String> {
     let is_empty = text.is_empty() || text.ends_with('/');
-    // `~` is an invalid character and yields the error for wrong characters.
+    // `~` is an invalid character, so it yields the error for wrong characters.
     let again = is_empty.then(|| qualified_name("~")).flatten();
     qualified_name(text).into_iter().chain(again).collect()
 }
@@ -241,7 +241,8 @@ fn port_name(text: &str) -> Option<String> {
     port_name_problems(text).into_iter().next()
 }
 
-/// Checks a name prefix: first on its own, apart from a trailing dash, then a name made from it.
+/// Checks a name prefix: first the prefix itself, without a trailing dash, then a name that begins
+/// with it.
 ///
 /// Like upstream, replaces the last byte of the part before a trailing dash, so that the longest
 /// possible name with a dash is a valid prefix.
@@ -257,7 +258,7 @@ pub(super) fn prefix(text: &str, rule: Rule) -> Option<String> {
     own.or_else(|| rule(&with_a(kept)))
 }
 
-/// Appends an `a`. Every new pod has a prefix, most prefixes are short, and formatting is slower.
+/// Appends an `a`. Every new pod has a prefix, and this is faster than formatting.
 fn with_a(text: &str) -> CompactString {
     let mut text = CompactString::from(text);
     text.push('a');

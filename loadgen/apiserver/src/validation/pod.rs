@@ -10,8 +10,8 @@ use super::{Causes, IMMUTABLE, names, pod_spec};
 
 /// Returns the rules that a new pod breaks.
 ///
-/// `spec_checked` means that another pod with the same shared spec was validated: the shared spec
-/// and `nodeName` are not validated again. Metadata always is.
+/// `spec_checked` means that another pod with the same shared spec was validated, so the shared
+/// spec and `nodeName` are not validated again. The metadata always is.
 pub fn validate_pod(pod: &Pod, spec_checked: bool) -> Vec<Cause> {
     let mut causes = Causes::default();
     check_meta(pod, &mut causes);
@@ -28,7 +28,7 @@ pub fn validate_pod(pod: &Pod, spec_checked: bool) -> Vec<Cause> {
 }
 
 /// Returns the rules that a new pod breaks, given a valid pod with the same spec and the metadata
-/// `valid`. The result is that of [`validate_pod`], without checking what the two pods share.
+/// `valid`. The result is that of [`validate_pod`], but what the two pods share is not checked.
 pub fn validate_pod_like(pod: &Pod, valid: &ObjectMeta) -> Vec<Cause> {
     if !metadata::is_like(&pod.metadata, valid) {
         return validate_pod(pod, true);
@@ -40,7 +40,7 @@ pub fn validate_pod_like(pod: &Pod, valid: &ObjectMeta) -> Vec<Cause> {
     causes.found()
 }
 
-/// Returns the rules that a pod breaks whose spec was validated with another pod, on any node.
+/// Returns the rules that a pod on any node breaks, if its spec was validated with another pod.
 pub fn validate_pod_except_spec(pod: &Pod) -> Vec<Cause> {
     let mut causes = Causes::default();
     check_meta(pod, &mut causes);
@@ -51,7 +51,7 @@ pub fn validate_pod_except_spec(pod: &Pod) -> Vec<Cause> {
 }
 
 /// Returns the rules that a pod with a changed status and metadata breaks. The server has restored
-/// owner references, deletion fields and spec; another node name is forbidden.
+/// the owner references, the deletion fields and the spec; a different node name is forbidden.
 pub fn validate_pod_status_update(new: &Pod, old: &Pod) -> Vec<Cause> {
     let mut causes = Causes::default();
     check_meta(new, &mut causes);
@@ -77,9 +77,9 @@ pub fn validate_pod_status_update(new: &Pod, old: &Pod) -> Vec<Cause> {
     causes.found()
 }
 
-/// Checks the node where the scheduler makes room for the pod: a bound pod needs no other node.
+/// Checks a changed nomination: a bound pod needs no other node.
 fn check_nomination(new: &Pod, old: &Pod, causes: &mut Causes) {
-    // Search the text first: parsing costs more, and few pods have the field.
+    // Searches the text first, because parsing costs more and few pods have the field.
     if !new.status.rest.as_str().contains("nominatedNodeName") {
         return;
     }
@@ -113,7 +113,7 @@ pub(super) fn check_meta(pod: &Pod, causes: &mut Causes) {
     );
 }
 
-/// Checks the rules that hold only for new pods.
+/// Checks the rules that apply only to new pods.
 fn check_new(spec: JsonValue<'_>, path: &Path<'_>, causes: &mut Causes) {
     if items(spec, "ephemeralContainers").next().is_some() {
         let detail = "cannot be set on create";

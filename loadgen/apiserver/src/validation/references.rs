@@ -1,4 +1,4 @@
-//! Validation of references in containers: to fields of their pod, resources, and keys of
+//! Validation of what containers refer to: fields of their pod, resource amounts, and keys of
 //! ConfigMaps and Secrets.
 
 use podstorm_objects::Quantity;
@@ -8,7 +8,7 @@ use podstorm_objects::json::JsonValue;
 use super::container::{items, member, text};
 use super::{Causes, names};
 
-/// The fields of a pod that a variable may contain.
+/// The fields of a pod that an environment variable may contain.
 const VARIABLE_FIELDS: [&str; 9] = [
     "metadata.name",
     "metadata.namespace",
@@ -21,7 +21,7 @@ const VARIABLE_FIELDS: [&str; 9] = [
     "status.podIPs",
 ];
 
-/// The fields of a pod that have a name, whether or not a variable may contain them.
+/// The valid names of fields of a pod, even of those that a variable may not contain.
 const FIELDS: [&str; 16] = [
     "metadata.annotations",
     "metadata.labels",
@@ -51,7 +51,7 @@ const RESOURCES: [&str; 6] = [
     "requests.memory",
 ];
 
-/// The sources of a variable. It must have exactly one.
+/// The sources of a variable, which must have exactly one.
 const SOURCES: [&str; 5] = [
     "fieldRef",
     "resourceFieldRef",
@@ -60,7 +60,7 @@ const SOURCES: [&str; 5] = [
     "fileKeyRef",
 ];
 
-/// Checks the source of a variable's value. `path` is that of `valueFrom`.
+/// Checks the source of a variable's value. `path` is the path of `valueFrom`.
 pub(super) fn check_source(
     source: JsonValue<'_>,
     has_value: bool,
@@ -93,7 +93,7 @@ pub(super) fn check_source(
     causes.invalid(path, "", detail);
 }
 
-/// Checks the ConfigMaps and Secrets whose keys all become variables.
+/// Checks the references to ConfigMaps and Secrets whose keys all become variables.
 pub(super) fn check_all_from(container: JsonValue<'_>, path: &Path<'_>, causes: &mut Causes) {
     let list = path.member("envFrom");
     for (index, source) in items(container, "envFrom") {
@@ -151,7 +151,7 @@ pub(super) fn check_field_reference(
         causes.required(&at, "");
         return;
     }
-    // Any reference may use `metadata.labels['key']`.
+    // Any reference may name a label or an annotation, as in `metadata.labels['key']`.
     let of_key = field
         .strip_suffix("']")
         .and_then(|field| field.split_once("['"));

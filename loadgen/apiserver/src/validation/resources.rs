@@ -8,7 +8,7 @@ use super::container::{items, member, text};
 use super::{Causes, names};
 use crate::Places;
 
-/// Standard resources, which have no domain, including those of quotas.
+/// The standard resources, which have no domain, including those of quotas.
 const STANDARD: [&str; 20] = [
     "configmaps",
     "cpu",
@@ -34,7 +34,7 @@ const STANDARD: [&str; 20] = [
 
 const HUGE_PAGES: &str = "hugepages-";
 
-/// Reports whether a quota can limit a resource without a domain.
+/// Reports whether a quota can limit a resource with this name, which has no domain.
 pub(crate) fn is_of_quota(name: &str) -> bool {
     STANDARD.contains(&name) || is_huge_pages(name.trim_start_matches("requests."))
 }
@@ -70,7 +70,7 @@ fn check_name(name: &str, path: &Path<'_>, causes: &mut Causes) {
     }
 }
 
-/// Returns an amount from a list and its text, if it is readable.
+/// Returns an amount from a list, and its JSON; `None` if it is absent or unreadable.
 fn amount<'a>(list: Option<JsonValue<'a>>, name: &str) -> Option<(Quantity, JsonValue<'a>)> {
     let value = list?.get(name)?;
     Some((Quantity::read(value).ok()?, value))
@@ -83,7 +83,7 @@ fn shown(value: JsonValue<'_>) -> String {
     podstorm_objects::canonical_quantity(&text).unwrap_or(text)
 }
 
-/// Checks requests and limits: known, not negative, no request above its limit.
+/// Checks requests and limits: known names, no negative amount, no request above its limit.
 pub(super) fn check(resources: JsonValue<'_>, path: &Path<'_>, causes: &mut Causes) {
     let (limits, requests) = (member(resources, "limits"), member(resources, "requests"));
     let limits_path = path.member("limits");

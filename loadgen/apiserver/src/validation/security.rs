@@ -13,7 +13,7 @@ use crate::internal;
 const IDS: std::ops::RangeInclusive<i64> = 0..=2_147_483_647;
 const OUT_OF_RANGE: &str = "must be between 0 and 2147483647, inclusive";
 
-/// The error for a privileged container.
+/// The detail of the error for a privileged container.
 const BY_POLICY: &str = "disallowed by cluster policy";
 
 /// Removes the causes about privileged containers, for clusters that allow them.
@@ -83,7 +83,7 @@ pub(super) fn check_container(container: JsonValue<'_>, path: &Path<'_>, causes:
     check_escalation(context, &path, causes);
 }
 
-/// Checks that a container without `allowPrivilegeEscalation` has no privileges.
+/// Checks that a container that forbids privilege escalation has no privileges.
 fn check_escalation(context: JsonValue<'_>, path: &Path<'_>, causes: &mut Causes) {
     let flag = |key: &str| context.get(key).and_then(|it| it.as_bool());
     if flag("allowPrivilegeEscalation") != Some(false) {
@@ -105,8 +105,8 @@ fn check_escalation(context: JsonValue<'_>, path: &Path<'_>, causes: &mut Causes
     }
 }
 
-/// Checks the security context of a pod, its operating system and the host namespaces that it
-/// shares.
+/// Checks the security context of a pod, its operating system, and the host namespaces that it
+/// uses.
 pub(super) fn check_pod(fields: JsonValue<'_>, path: &Path<'_>, causes: &mut Causes) {
     let is = |key: &str, wanted| fields.get(key).and_then(|it| it.as_bool()) == Some(wanted);
     if is("hostUsers", false) {

@@ -11,7 +11,7 @@ pub(crate) fn validate_selector(selector: &LabelSelector) -> Vec<Cause> {
     validate_selector_at(selector, &Path::ROOT.member("spec").member("selector"))
 }
 
-/// Returns the syntax rules that a selector breaks at a path.
+/// Returns the syntax rules that the selector at `path` breaks.
 pub(crate) fn validate_selector_at(selector: &LabelSelector, path: &Path<'_>) -> Vec<Cause> {
     let mut causes = Causes::default();
     check(selector, path, &mut causes);

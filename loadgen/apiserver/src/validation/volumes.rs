@@ -9,7 +9,7 @@ use super::references::{check_field_reference, check_resource_reference};
 use super::{Causes, names};
 use crate::Places;
 
-/// The required fields of volume sources, in the order of the checks.
+/// The required fields of volume sources, in the order in which they are checked.
 const REQUIRED: &[(&str, &[&str])] = &[
     ("awsElasticBlockStore", &["volumeID"]),
     ("azureDisk", &["diskName", "diskURI"]),
@@ -66,7 +66,7 @@ const ORDER: [&str; 30] = [
     "image",
 ];
 
-/// Returns the position of a source in the order of the checks.
+/// Returns the position of a source in the order of the checks; unknown sources come last.
 pub(super) fn turn_of(source: &str) -> usize {
     let place = ORDER.iter().position(|known| *known == source);
     place.unwrap_or(ORDER.len())
@@ -83,7 +83,7 @@ const HOST_PATHS: [&str; 8] = [
     "Socket",
 ];
 
-/// The fields of a pod that a file of a volume may contain.
+/// The fields of a pod that a file in a volume may contain.
 const FILE_FIELDS: [&str; 5] = [
     "metadata.annotations",
     "metadata.labels",
@@ -92,7 +92,7 @@ const FILE_FIELDS: [&str; 5] = [
     "metadata.uid",
 ];
 
-/// Checks one source of a volume. `path` is that of the source.
+/// Checks one source of a volume. `path` is the path of the source.
 pub(super) fn check(name: &str, source: JsonValue<'_>, path: &Path<'_>, causes: &mut Causes) {
     let required = REQUIRED.iter().find(|(source, _)| *source == name);
     for key in required.into_iter().flat_map(|(_, members)| *members) {
@@ -161,7 +161,7 @@ fn check_mode(source: JsonValue<'_>, key: &str, path: &Path<'_>, causes: &mut Ca
     }
 }
 
-/// Checks a file with a field of the pod. Sic: the path does not name the file.
+/// Checks a file that contains a field of the pod. Sic: the path lacks the file's index.
 fn check_pod_file(file: JsonValue<'_>, path: &Path<'_>, causes: &mut Causes) {
     check_local_path(text(file, "path"), &path.member("path"), causes);
     match (member(file, "fieldRef"), member(file, "resourceFieldRef")) {

@@ -10,13 +10,13 @@ use crate::Strategy;
 /// A [`Watch`] of a kind that is known only at run time.
 pub struct AnyWatch(Box<dyn Erased>);
 
-/// An event with the previous object.
+/// An event, and the object before it.
 #[derive(Debug)]
 pub struct Seen {
     /// The event.
     pub event: WatchEvent<dyn Object>,
-    /// The previous object; absent for an added object, and if the cluster does not [keep older
-    /// states](crate::ClusterOptions::keeps_past).
+    /// The object before the event; absent if the event added the object, and if the cluster does
+    /// not [keep past states](crate::ClusterOptions::keeps_past).
     pub before: Option<AnyObject>,
 }
 
@@ -64,7 +64,8 @@ impl AnyWatch {
         self.0.poll(max, now, out)
     }
 
-    /// Like [`poll`](AnyWatch::poll), with the previous objects, for watches with a selector.
+    /// Like [`poll`](AnyWatch::poll), but with the objects before, which watches with a selector
+    /// need.
     pub fn poll_seen(&mut self, max: usize, now: Now, out: &mut Vec<Seen>) -> Poll {
         self.0.poll_seen(max, now, out)
     }

@@ -1,4 +1,4 @@
-//! Watches: streams of one kind's events in version order. Each watch has its own latency.
+//! Watches: streams of the events of one kind, in version order. Each watch has its own latency.
 
 mod any;
 
@@ -14,7 +14,7 @@ use crate::latency::LatencySampler;
 use crate::store::log::{Advance, Change, Entry, Log, Position, SEGMENT_LEN, Segment};
 use crate::{Strategy, Waker, errors};
 
-/// The start of a watch.
+/// The starting point of a watch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WatchFrom {
     /// Every event after this version. 410 if the history does not reach back to it.
@@ -22,8 +22,8 @@ pub enum WatchFrom {
     /// The current state as `Added` events, sorted by namespace and name, then a bookmark that
     /// marks its end, then every later event.
     Initial,
-    /// Like `Initial`, with the state at this version, as served by a server whose cache lags. 410
-    /// if the history does not reach back to it, 504 if the server has not reached it.
+    /// Like `Initial`, with the state at this version, as a server whose cache lags would serve it.
+    /// 410 if the history does not reach back to the version; 504 if the server has not reached it.
     InitialAsOf(u64),
 }
 
@@ -33,15 +33,15 @@ pub struct WatchOptions {
     /// The time from a commit until its event is visible in this watch. The initial state is
     /// visible immediately.
     pub latency: Latency,
-    /// The seed of the latencies.
+    /// The seed of the sequence of latencies.
     pub seed: u64,
-    /// Called after a commit if the watch was drained. The writer's thread calls it, with no lock
-    /// of the cluster held.
+    /// Called after a commit if the watch was drained. Called by the writer's thread, while it
+    /// holds no lock of the cluster.
     pub waker: Option<Waker>,
-    /// The period of automatic bookmarks, in nanoseconds. Bookmarks come at polls, at the times
-    /// that [`Poll::next_visible_ns`] names, as long as objects of any kind are written. After a
-    /// period without a write they pause until the watch has an event or is polled, so that a run
-    /// without activity ends.
+    /// The period of automatic bookmarks, in nanoseconds. A poll at the time that
+    /// [`Poll::next_visible_ns`] names delivers a bookmark, as long as objects of any kind are
+    /// written. After a period without a write, bookmarks pause until the watch has an event or is
+    /// polled, so that a run without activity ends.
     pub bookmark_every: Option<i64>,
 }
 
@@ -70,11 +70,11 @@ impl fmt::Debug for WatchOptions {
 /// The outcome of a [`Watch::poll`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Poll {
-    /// `max` events were delivered and there may be more: poll again. No waker is called.
+    /// `max` events were delivered and there may be more: poll again. The waker is not called.
     pub more: bool,
     /// The monotonic time at which the next event becomes visible or a bookmark is due: poll again
-    /// then. Until then the waker is called only if the watch is drained. If this is absent and
-    /// `more` is false, the watch is drained, and its waker will be called.
+    /// at that time. Before then, the waker is called only if the watch is drained. If this is
+    /// absent and `more` is false, the watch is drained, and its waker will be called.
     pub next_visible_ns: Option<i64>,
 }
 
@@ -93,20 +93,20 @@ impl Poll {
     }
 }
 
-/// An open watch. Dropping it closes it.
+/// An open watch. Dropping the watch closes it.
 pub struct Watch<R: Strategy> {
     log: Arc<Log<R>>,
     watcher: u64,
-    /// The current segment. Freed once the log has dropped it and no watch holds it.
+    /// The current segment, which is freed once the log has dropped it and no watch holds it.
     segment: Weak<Segment<R>>,
-    /// The same segment during a poll; between polls too, unless the watch `lets_go`.
+    /// The current segment during a poll; also between polls, unless the watch `lets_go`.
     held: Option<Arc<Segment<R>>>,
-    /// Whether the history is limited in bytes. If not, the watch holds the segment, which is
-    /// cheaper.
+    /// Whether the watch releases the segment between polls because the history is limited in
+    /// bytes. Otherwise the watch holds the segment, which is cheaper.
     lets_go: bool,
-    /// The number of `segment`.
+    /// The number of the current segment.
     number: u64,
-    /// The next slot of `segment`.
+    /// The index of the next slot in the current segment.
     index: usize,
     /// Events up to this version are skipped.
     after: u64,
@@ -114,14 +114,14 @@ pub struct Watch<R: Strategy> {
     read: u64,
     initial: Option<Initial<R>>,
     sampler: LatencySampler,
-    /// The time at which the event at `index` becomes visible, once drawn.
+    /// The time at which the event at `index` becomes visible; absent until it is drawn.
     head_visible_ns: Option<i64>,
     /// The time at which the last delivered event became visible.
     last_visible_ns: i64,
-    /// Nothing becomes visible before this time.
+    /// The time before which nothing becomes visible.
     hold_until_ns: i64,
     bookmark_wanted: bool,
-    /// Present if the watch has automatic bookmarks.
+    /// The timer of automatic bookmarks; absent if the watch has none.
     bookmark_timer: Option<BookmarkTimer>,
     ended: bool,
 }
@@ -131,7 +131,7 @@ struct BookmarkTimer {
     every_ns: i64,
     /// The time of the next bookmark; absent while bookmarks pause.
     due_ns: Option<i64>,
-    /// The server's version at the last check.
+    /// The server's version when it was last checked.
     seen: u64,
     /// Whether `seen` has grown since the last bookmark was due.
     moved: bool,
@@ -139,18 +139,18 @@ struct BookmarkTimer {
     last_sent: u64,
 }
 
-/// Access to the object before an event, computed on demand.
+/// Access to the object before an event, which is looked up on demand.
 pub(crate) struct Before<'a, R>(Option<(&'a Segment<R>, usize)>);
 
 impl<R> Before<'_, R> {
-    /// Returns the previous object; `None` if there was none or older states are not kept.
+    /// Returns the object before the event; `None` if there was none or past states are not kept.
     pub(crate) fn get(self) -> Option<Arc<R>> {
         let (segment, index) = self.0?;
         segment.before(index)
     }
 }
 
-/// The undelivered rest of the initial state.
+/// The part of the initial state that has not been delivered.
 struct Initial<R> {
     objects: IntoIter<Arc<R>>,
     version: u64,
@@ -167,7 +167,8 @@ impl<R: Strategy> fmt::Debug for Watch<R> {
 }
 
 impl<R: Strategy> Watch<R> {
-    /// Creates a watch at a position. `initial` is the state to deliver first, at version `after`.
+    /// Creates a watch at a position. If `initial` is given, this state, at version `after`, is
+    /// delivered first.
     pub(crate) fn new(
         log: Arc<Log<R>>,
         position: Position<R>,
@@ -206,8 +207,8 @@ impl<R: Strategy> Watch<R> {
         }
     }
 
-    /// Appends up to `max` events that are visible at `now` to `out`, in version order. O(events
-    /// delivered). Takes a lock once per 512 events, and once at the end of the log.
+    /// Appends up to `max` events that are visible at `now` to `out`, in version order. O(delivered
+    /// events). Takes a lock once per segment and once at the end of the log.
     ///
     /// After an `Error` event the watch has ended and delivers nothing more.
     #[inline]
@@ -215,8 +216,8 @@ impl<R: Strategy> Watch<R> {
         self.poll_each(max, now, &mut |event, _| out.push(event))
     }
 
-    /// Like [`poll`](Watch::poll), but calls `out` with every event and the access to its previous
-    /// object.
+    /// Like [`poll`](Watch::poll), but calls `out` with every event and with access to the object
+    /// before it.
     pub(crate) fn poll_each(
         &mut self,
         max: usize,
@@ -251,7 +252,7 @@ impl<R: Strategy> Watch<R> {
         last.map_or(self.read, |last| last.version().max(self.read))
     }
 
-    /// Delivers events from the held segment and from those that follow, which it then holds.
+    /// Delivers events from the held segment and from the following ones, and then holds the last.
     #[inline]
     fn read_on(
         &mut self,
@@ -321,12 +322,12 @@ impl<R: Strategy> Watch<R> {
 
     /// Holds back events, bookmarks and the initial state until `ns` in monotonic time; then all
     /// become visible together. `i64::MAX` holds them back until the next call, `i64::MIN` releases
-    /// them. No waker is called: after an early release the caller must poll.
+    /// them. No waker is called, so after an early release the caller must poll.
     pub fn delay_until(&mut self, ns: i64) {
         self.hold_until_ns = ns;
     }
 
-    /// Changes the latency, also of events in transit. Their order stays.
+    /// Changes the latency, including that of events in transit. Their order does not change.
     pub fn set_latency(&mut self, latency: Latency) {
         self.sampler.set_latency(latency);
         self.head_visible_ns = None;
@@ -337,7 +338,7 @@ impl<R: Strategy> Watch<R> {
         self.ended
     }
 
-    /// Delivers the initial state. Returns whether `left` was used up before the end.
+    /// Delivers the initial state. Returns whether `left` was used up before the end of the state.
     fn deliver_initial(
         &mut self,
         left: &mut usize,
@@ -364,8 +365,8 @@ impl<R: Strategy> Watch<R> {
         false
     }
 
-    /// Delivers a bookmark, if one was requested or is due, after all events up to `version`.
-    /// Returns the time of the next one.
+    /// Delivers a bookmark after all events up to `version`, if one was requested or is due.
+    /// Returns the time of the next bookmark; `None` if none is scheduled.
     #[inline]
     fn deliver_bookmark(
         &mut self,
@@ -390,7 +391,7 @@ impl<R: Strategy> Watch<R> {
         let version = version.max(read);
         let mut wanted = std::mem::take(&mut self.bookmark_wanted);
         if let Some(bookmark_timer) = &mut self.bookmark_timer {
-            // No bookmark if the last event or bookmark already has the version.
+            // No bookmark if the last event or bookmark already contained the version.
             wanted |=
                 bookmark_timer.is_due(version, now) && version > read.max(bookmark_timer.last_sent);
             bookmark_timer.last_sent = if wanted {
@@ -419,7 +420,7 @@ impl BookmarkTimer {
         self.seen = self.seen.max(version);
         let due = self.due_ns.is_some_and(|due_ns| due_ns <= now.mono_ns);
         if self.due_ns.is_none() && self.moved || due {
-            // After a period without a write the timer pauses.
+            // Pauses after a period without a write.
             let moved = std::mem::take(&mut self.moved);
             self.due_ns = moved.then(|| now.mono_ns.saturating_add(self.every_ns));
         }

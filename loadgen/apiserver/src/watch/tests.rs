@@ -21,7 +21,7 @@ fn open(cluster: &Cluster, from: WatchFrom) -> Watch<Pod> {
     cluster.watch(from, WatchOptions::default()).unwrap()
 }
 
-/// Creates a cluster that keeps this many events.
+/// Creates a cluster whose history keeps this many events.
 fn keeping(min_events: usize, max_events: usize) -> Cluster {
     cluster_with(ClusterOptions {
         history: History {
@@ -39,7 +39,7 @@ fn a_slot_filled_between_the_check_and_the_lock_is_not_lost() {
     create(&cluster, 0..5, 0);
     let mut watch = watch::<Pod>(&cluster);
     create(&cluster, 5..SEGMENT_LEN + 9, 0);
-    // As if the slot had been empty at the check.
+    // As if the slot had been empty when the watch checked it.
     let at = (watch.held.as_deref(), watch.index);
     let advance = (watch.log).advance(watch.watcher, || watch.read, watch.number, at);
     assert!(matches!(advance, Advance::More));
@@ -253,7 +253,7 @@ fn compaction_expires_old_versions_but_not_open_watches() {
     assert_eq!(drain(&mut late).len(), 1);
 }
 
-/// Returns everything that is visible at this second, and the time of the next event.
+/// Returns everything that is visible at this second, and the time at which to poll again.
 fn seen_at(watch: &mut Watch<Pod>, seconds: i64) -> (Vec<String>, Option<i64>) {
     let mut out = Vec::new();
     let poll = watch.poll(100, at(seconds), &mut out);
@@ -286,7 +286,7 @@ fn bookmarks_come_periodically_while_the_server_advances() {
     assert_eq!(seen_at(&mut watch, 70), (none.clone(), Some(120)));
     let bookmark = format!("BOOKMARK {}", start + 2);
     assert_eq!(seen_at(&mut watch, 120), (vec![bookmark], Some(180)));
-    // After a period without a write there is no next time.
+    // After a period without a write, no time is scheduled.
     assert_eq!(seen_at(&mut watch, 180), (none.clone(), None));
     assert_eq!(seen_at(&mut watch, 500), (none, None));
     create(&cluster, 1..2, 600);
@@ -387,7 +387,7 @@ fn events_beyond_max_bytes_are_dropped_even_if_unread() {
         );
     }
     let kept = firsts.iter().filter(|it| it.strong_count() > 0).count();
-    // One more segment may stay, and the object before the first event.
+    // One more segment may stay, and so may the object before the first event.
     assert!((20..=60).contains(&kept), "{kept} of 400 versions are kept");
     for watch in &mut unread {
         let events = drain(watch);
@@ -432,7 +432,7 @@ fn a_watch_that_lost_its_events_keeps_no_later_ones() {
     let mut lost = watch::<Pod>(&cluster);
     create(&cluster, 0..5 * SEGMENT_LEN, 0);
     let early = cluster.resource_version() - 2 * SEGMENT_LEN as u64;
-    // Beyond four segments its events are dropped. From then on one segment is enough.
+    // Beyond four segments the events of the watch are dropped. Then one segment is enough.
     create(&cluster, 5 * SEGMENT_LEN..6 * SEGMENT_LEN + 1, 0);
     let from = cluster.watch::<Pod>(WatchFrom::Version(early), WatchOptions::default());
     assert_eq!(refused(from), "410 Expired");

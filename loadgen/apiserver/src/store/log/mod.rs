@@ -1,16 +1,16 @@
 //! The event log of one kind: every commit, in version order, for watches to read.
 //!
-//! Events are in segments of [`SEGMENT_LEN`], or fewer where they are large. A writer appends under
-//! the log's lock, where versions are assigned. Watches read filled slots without a lock, and take
-//! the lock only at the end of a segment or of the log.
+//! Events are in segments of [`SEGMENT_LEN`], or fewer if the objects are large. A writer takes a
+//! version and appends under the log's lock. Watches read filled slots without a lock, and take the
+//! lock only at the end of a segment or of the log.
 //!
 //! A segment is dropped once no open watch needs it and more than [`History::min_events`] remain.
-//! Beyond [`History::max_events`] and [`History::max_bytes`] it is dropped in any case, and a watch
-//! that needs it gets a 410. If bytes are limited, only the log owns segments, so a watch that is
-//! not read keeps none alive.
+//! Beyond [`History::max_events`] and [`History::max_bytes`], a segment is dropped in any case, and
+//! a watch that needs it gets a 410. If bytes are limited, only the log owns segments, so a watch
+//! that is not read keeps no segment alive.
 //!
-//! Lock order: a store's shard, then its log. Only the observer is called while the log's lock is
-//! held. [`After::run`] wakes watches and frees memory after all locks are released.
+//! Lock order: a store's shard, then its log. While the log's lock is held, only the observer is
+//! called. [`After::run`] wakes watches and frees memory after all locks are released.
 
 mod history;
 mod segment;
@@ -33,39 +33,39 @@ use super::primitives::{AtomicU64, MutexGuard, OnceLock};
 use super::{Lock, Strategy};
 use crate::Waker;
 
-/// Not a segment: the watch has expired and needs none.
+/// The number in place of a segment's: the watch has expired and needs no segment.
 const LOST: u64 = u64::MAX;
 
 /// An open watch, as the log knows it.
 struct Watcher {
     id: u64,
-    /// The segment that it reads; [`LOST`] if that was dropped unread.
+    /// The number of the segment that the watch reads; [`LOST`] if it was dropped unread.
     segment: u64,
-    /// Whether it has read everything and waits for its waker.
+    /// Whether the watch has read everything and waits for its waker.
     drained: bool,
     waker: Option<Waker>,
 }
 
 struct LogState<R> {
-    /// The closed segments, from the oldest one kept.
+    /// The closed segments that are kept, the oldest first.
     closed: VecDeque<Closed<R>>,
-    /// The filled slots of the closed segments.
+    /// The number of filled slots in the closed segments.
     closed_events: usize,
-    /// The bytes of the closed segments.
+    /// The size of the closed segments, in bytes.
     closed_bytes: usize,
     /// The segment that is being filled.
     tail: Arc<Segment<R>>,
-    /// The filled slots of the tail.
+    /// The number of filled slots in the tail.
     tail_len: usize,
-    /// The bytes of the tail.
+    /// The size of the tail, in bytes.
     tail_bytes: usize,
-    /// The version of the last dropped event, 0 if none was dropped.
+    /// The version of the last dropped event; 0 if none was dropped.
     forgotten: u64,
     /// The version of the last event.
     last_version: u64,
     watchers: Vec<Watcher>,
     next_watcher: u64,
-    /// Whether segments keep the previous objects.
+    /// Whether segments keep the object before each event.
     keeps_past: bool,
     totals: WriteTotals,
 }
@@ -95,9 +95,9 @@ pub(crate) struct Position<R> {
     pub(crate) index: usize,
 }
 
-/// The means to reconstruct an older state.
+/// The data from which a past state is reconstructed.
 pub(crate) struct Past<R> {
-    /// The later events, in order.
+    /// The events after that state, in order.
     pub(crate) undo: Vec<Undo<R>>,
     /// The position after that state, if a watch was requested.
     pub(crate) position: Option<Position<R>>,
@@ -110,7 +110,7 @@ pub(crate) struct Undo<R> {
     pub(crate) before: Option<Arc<R>>,
 }
 
-/// The reason why a state is not available.
+/// The reason why a state or its events are not available.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Unavailable {
     /// The server has not reached the version.
@@ -119,13 +119,13 @@ pub(crate) enum Unavailable {
     Forgotten { oldest: u64 },
 }
 
-/// The continuation of the events that a watch can read without the lock.
+/// How a watch continues after the events that it can read without the lock.
 pub(crate) enum Advance<R> {
     /// The next segment.
     Segment(Arc<Segment<R>>),
     /// More events in the same segment.
     More,
-    /// The end of the log: everything up to this version was read. The watch's waker will be
+    /// The end of the log: the watch has read everything up to this version. Its waker will be
     /// called.
     Drained { version: u64 },
     /// The next events were dropped.
@@ -161,7 +161,7 @@ impl<R: Strategy> Log<R> {
         }
     }
 
-    /// Starts the log after a version, as if all events up to it had been dropped.
+    /// Begins the log after a version, as if all events up to this version had been dropped.
     pub(crate) fn begin_behind(&self, version: u64, totals: WriteTotals) {
         let mut state = self.state.lock();
         state.forgotten = version;
@@ -169,13 +169,13 @@ impl<R: Strategy> Log<R> {
         state.totals = totals;
     }
 
-    /// Reports whether the history is limited in bytes. Then a watch must keep no segment alive.
+    /// Reports whether the history is limited in bytes. A watch must then keep no segment alive.
     pub(crate) fn is_bounded(&self) -> bool {
         self.history.max_bytes != usize::MAX
     }
 
-    /// Returns the size of an object as [`History::max_bytes`] counts it. Call it before taking a
-    /// lock: O(size of the object), or O(1) if bytes have no limit.
+    /// Returns the size of an object as [`History::max_bytes`] counts it. Call this before taking a
+    /// lock. O(size of the object), or O(1) if bytes are not limited.
     #[inline]
     pub(crate) fn bytes_of(&self, object: &R) -> usize {
         match self.is_bounded() {
@@ -184,7 +184,7 @@ impl<R: Strategy> Log<R> {
         }
     }
 
-    /// Begins to append. The caller holds the lock of the shard that the events concern.
+    /// Begins a commit. The caller holds the lock of the shard that the events concern.
     pub(crate) fn begin(&self) -> Append<'_, R> {
         Append {
             log: self,
@@ -204,12 +204,12 @@ impl<R: Strategy> Log<R> {
         self.version.load(Ordering::Relaxed)
     }
 
-    /// Returns the version of this kind's last event, 0 before the first.
+    /// Returns the version of this kind's last event; 0 before the first.
     pub(crate) fn last_version(&self) -> u64 {
         self.state.lock().last_version
     }
 
-    /// Opens a watch at the end. Also returns the version after which the watch starts.
+    /// Opens a watch at the end of the log. Also returns the version after which the watch starts.
     pub(crate) fn open_at_end(&self, waker: Option<Waker>) -> (Position<R>, u64) {
         let mut state = self.state.lock();
         let version = self.version.load(Ordering::Relaxed);
@@ -217,7 +217,7 @@ impl<R: Strategy> Log<R> {
         (state.register(segment, index, waker), version)
     }
 
-    /// Opens a watch after `version`. The error is the oldest version kept.
+    /// Opens a watch after `version`. Fails with the oldest version that is kept.
     pub(crate) fn open_behind(
         &self,
         version: u64,
@@ -232,9 +232,9 @@ impl<R: Strategy> Log<R> {
         Ok(state.register(segment, index, waker))
     }
 
-    /// Returns the events to undo in the current state to get the state at `version`. The caller
-    /// holds the locks of all shards. `watch` also opens a watch after the version, with the given
-    /// waker.
+    /// Returns the events that must be undone to turn the current state into the state at
+    /// `version`. The caller holds the locks of all shards. If `watch` is given, also opens a watch
+    /// after the version, with the waker in `watch`.
     pub(crate) fn undo(
         &self,
         version: u64,
@@ -272,8 +272,8 @@ impl<R: Strategy> Log<R> {
         Ok(Past { undo, position })
     }
 
-    /// Returns the continuation for a watch that has read all events up to the version `read` and
-    /// is at `index` of the segment `number`. The segment is `None` if it was dropped.
+    /// Returns how a watch continues that has read all events up to the version `read` and is at
+    /// `index` of the segment `number`. `segment` is `None` if the segment was dropped.
     pub(crate) fn advance(
         &self,
         watcher: u64,
@@ -282,20 +282,20 @@ impl<R: Strategy> Log<R> {
         (segment, index): (Option<&Segment<R>>, usize),
     ) -> Advance<R> {
         let mut state = self.state.lock();
-        // The slot was filled since the watch checked, perhaps with the rest of the segment.
+        // The slot was filled after the watch checked it, perhaps with the rest of the segment.
         let slot = segment.and_then(|segment| segment.entries.get(index));
         if slot.is_some_and(|slot| slot.get().is_some()) {
             return Advance::More;
         }
         if number == state.tail.number {
-            // Even if the tail is full: the next commit creates the next segment.
+            // Also if the tail is full, because the next commit creates the next segment.
             state.watcher(watcher).drained = true;
             return Advance::Drained {
                 version: self.version.load(Ordering::Relaxed),
             };
         }
         let front = state.segment(0).number;
-        // A dropped segment is not in the list any more, and the lock makes that visible.
+        // A dropped segment is no longer in the list, and the lock makes that visible.
         let is_dropped = segment.is_none() || number + 1 < front;
         if is_dropped && read() < state.forgotten {
             return Advance::Expired {
@@ -324,8 +324,8 @@ impl<R: Strategy> Log<R> {
         drop(garbage);
     }
 
-    /// Drops all events, like a compaction. Watches that have not read them, and watches opened
-    /// from an older version, get a 410.
+    /// Drops all events, like a compaction. Watches that have not read the events, and watches
+    /// opened from an older version, get a 410.
     pub(crate) fn compact(&self) {
         let mut state = self.state.lock();
         if state.tail_len > 0 {
@@ -345,7 +345,7 @@ impl<R: Strategy> Log<R> {
 
 type Garbage<R> = SmallVec<[Arc<Segment<R>>; 1]>;
 
-/// Pods have the most watches: those of the informer, scheduler, kubelets and scenario.
+/// Pods have the most watches: those of the informer, the scheduler, the kubelets and the scenario.
 type Wakers = SmallVec<[Waker; 4]>;
 
 impl<R: Strategy> LogState<R> {
@@ -356,16 +356,16 @@ impl<R: Strategy> LogState<R> {
         closed.map_or(&self.tail, |closed| &closed.segment)
     }
 
-    /// Returns the segment and index of the first event newer than `version`, or of the end.
+    /// Returns the segment and the index of the first event after `version`, or of the end.
     fn behind(&self, version: u64) -> (usize, usize) {
         let newer = |entry: &OnceLock<Entry<R>>| entry.get().is_none_or(|e| e.version() > version);
-        // The first segment whose last event is newer, then the first newer event in it.
+        // The first segment whose last event is newer, then the first newer event in this segment.
         let at = (self.closed).partition_point(|closed| closed.last_version <= version);
         let entries = &self.segment(at).entries;
         (at, entries.partition_point(|entry| !newer(entry)))
     }
 
-    /// Returns the version of the oldest event kept.
+    /// Returns the version of the oldest event that is kept.
     fn oldest(&self) -> u64 {
         let first = self.segment(0).entries[0].get();
         first.map_or(self.last_version + 1, Entry::version)
@@ -392,7 +392,7 @@ impl<R: Strategy> LogState<R> {
         }
     }
 
-    /// Returns the index of a watch in the list, which is sorted because ids ascend.
+    /// Returns the index of a watch in the list, which is sorted because ids increase.
     fn place_of(&self, id: u64) -> usize {
         let found = self.watchers.binary_search_by_key(&id, |other| other.id);
         found.expect("an open watch is registered")
@@ -416,7 +416,7 @@ impl<R: Strategy> LogState<R> {
         self.closed.push_back(closed);
     }
 
-    /// Drops the segments that are not needed.
+    /// Drops the segments that no longer need to be kept.
     fn forget(&mut self, history: History, garbage: &mut Garbage<R>) {
         let slowest = |watchers: &[Watcher]| watchers.iter().map(|watcher| watcher.segment).min();
         let mut slowest_now = slowest(&self.watchers);
@@ -472,11 +472,11 @@ pub(crate) struct Append<'a, R> {
 }
 
 impl<R: Strategy> Append<'_, R> {
-    /// Assigns the next version to the object and appends its event. `old` is the previous object.
-    /// The new object comes with its size, see [`bytes_of`](Log::bytes_of).
+    /// Assigns the next version to the object and appends its event. `old` is the object before.
+    /// `bytes` is the size of the new object according to [`bytes_of`](Log::bytes_of).
     ///
     /// # Panics
-    /// If the object is already shared.
+    /// Panics if the object is already shared.
     pub(crate) fn push(
         &mut self,
         change: Change,
@@ -487,7 +487,7 @@ impl<R: Strategy> Append<'_, R> {
     ) -> Arc<R> {
         let observed = self.log.observed.as_deref();
         let _turn = observed.map(|observed| observed.turn.lock());
-        // Relaxed: the locks under which the counter advances order it.
+        // Relaxed: the locks under which the counter is incremented order it.
         let version = self.log.version.fetch_add(1, Ordering::Relaxed) + 1;
         Arc::get_mut(&mut object)
             .expect("an object is not shared before it is committed")
@@ -529,7 +529,7 @@ impl<R: Strategy> Append<'_, R> {
         object
     }
 
-    /// Ends the commit. [Run](After::run) the result when no lock is held.
+    /// Ends the commit. Once no lock is held, [run](After::run) the result.
     pub(crate) fn finish(mut self) -> After<R> {
         After {
             wakers: self.state.take_wakers(),
@@ -538,7 +538,7 @@ impl<R: Strategy> Append<'_, R> {
     }
 }
 
-/// The work that remains after a commit, for when no lock is held.
+/// The work that remains after a commit, to be done while no lock is held.
 #[must_use]
 pub(crate) struct After<R> {
     wakers: Wakers,

@@ -1,5 +1,5 @@
-//! Models of the event log: a watch gets every event in order or a 410, and a drained watch is
-//! woken.
+//! Models of the event log: a watch gets either all events in order or a 410, and a drained watch
+//! is woken.
 //!
 //! `cargo test -p podstorm-apiserver --features loom --lib log::models` tries all interleavings of
 //! a few threads. With `--features shuttle` it tries random interleavings of more threads;
@@ -92,7 +92,7 @@ struct Reader {
 }
 
 impl Reader {
-    /// Opens a watch after a version. `None` if its events were dropped.
+    /// Opens a watch after a version; `None` if its events were dropped.
     fn open(log: &Arc<Log<Namespace>>, after: u64, waker: Option<Waker>) -> Option<Reader> {
         let position = log.open_behind(after, waker).ok()?;
         let options = WatchOptions::default();
@@ -104,7 +104,7 @@ impl Reader {
         })
     }
 
-    /// Reads to the end. Returns the version of the bookmark there.
+    /// Reads to the end. Returns the version of the bookmark at the end.
     fn read(&mut self) -> Option<u64> {
         let now = Now {
             mono_ns: 0,
@@ -125,7 +125,7 @@ impl Reader {
         bookmark
     }
 
-    /// Checks that the events have no gap, and reach `last` unless the watch got a 410.
+    /// Checks that the events have no gap and, unless the watch got a 410, reach `last`.
     fn assert_gap_free(&self, last: u64) {
         let count = self.versions.len() as u64;
         let expected: Vec<u64> = (1..=count).map(|at| self.after + at).collect();
@@ -207,9 +207,9 @@ fn a_watch_opened_during_a_compaction_starts_exactly_or_fails() {
     });
 }
 
-/// An open watch keeps the events that it has not read, up to the limits of events and of bytes.
-/// (Here every event fills a segment.) Beyond a limit it gets a 410, even if its segment is freed
-/// while it reads.
+/// An open watch keeps the events that it has not read, up to the limits on events and on bytes.
+/// (Here every event fills a segment.) Beyond a limit, the watch gets a 410, even if its segment is
+/// freed while it reads.
 #[test]
 fn events_wait_for_a_slow_watch_up_to_the_limit() {
     for (max_events, max_bytes, may_expire) in [
@@ -271,8 +271,8 @@ fn a_drained_watch_is_woken() {
     });
 }
 
-/// A bookmark carries the server's version, other kinds included. Every event of this kind up to
-/// that version has been delivered.
+/// A bookmark contains the server's version, which includes other kinds. Every event of this kind
+/// up to that version has been delivered before.
 #[test]
 fn a_bookmark_comes_after_every_event_up_to_it() {
     check(3, || {
@@ -284,7 +284,7 @@ fn a_bookmark_comes_after_every_event_up_to_it() {
             let (log, written) = (log.clone(), written.clone());
             thread::spawn(move || {
                 commit(&log);
-                // Relaxed: read when the thread has been joined.
+                // Relaxed: read after the thread has been joined.
                 written.store(log.last_version(), Ordering::Relaxed);
             })
         };
@@ -303,7 +303,7 @@ fn a_bookmark_comes_after_every_event_up_to_it() {
     });
 }
 
-/// Too long to try all schedules: writers, a compactor and readers of different speeds.
+/// Too large to try all schedules: writers, a compactor, and readers of different speeds.
 #[cfg(not(feature = "loom"))]
 #[test]
 fn readers_of_any_speed_concurrent_with_writers_and_compactions() {

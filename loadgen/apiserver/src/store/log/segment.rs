@@ -51,7 +51,7 @@ pub(crate) fn version_of<R: Strategy>(object: &R) -> u64 {
 
 /// Consecutive events. The slots are filled in order, each once, under the log's lock.
 pub(crate) struct Segment<R> {
-    /// The position among all segments of the log, counted from 0.
+    /// The number of the segment in the log, counted from 0.
     pub(crate) number: u64,
     pub(crate) entries: Box<[OnceLock<Entry<R>>]>,
     /// The object before each event, if it existed. Empty unless the log keeps earlier states.
@@ -77,7 +77,7 @@ impl<R> Segment<R> {
     }
 }
 
-/// A full segment.
+/// A segment that gets no more events.
 pub(super) struct Closed<R> {
     pub(super) segment: Arc<Segment<R>>,
     /// The number of filled slots, at least one.

@@ -12,8 +12,8 @@ use super::log::Change;
 pub trait CommitObserver: Send + Sync {
     /// Called for every event of every kind, in the order of versions, before any watch can see the
     /// event.
-    ///
-    /// The cluster's locks are held: a call into the cluster would deadlock. All writers wait for
+    /// The cluster's locks are held during the call, so a call into the cluster would deadlock. The
+    /// writers of all kinds wait for each other here.
     /// each other here.
     fn committed(&self, commit: &Commit);
 }
@@ -22,20 +22,21 @@ pub trait CommitObserver: Send + Sync {
 /// commits: `Modified`, then `Deleted`.
 #[derive(Clone, Debug)]
 pub struct Commit {
-    /// The version assigned to it.
+    /// The version assigned to the commit.
     pub version: u64,
     /// The type of the event.
     pub change: Change,
-    /// The previous object; absent for a new object.
+    /// The object before the commit; absent for a new object.
     pub old: Option<AnyObject>,
-    /// The new object; for a deletion the last state, with the version of the deletion.
+    /// The object after the commit; after a deletion, its last state with the version of the
+    /// deletion.
     pub new: AnyObject,
     /// The time of the request.
     pub now: Now,
 }
 
 impl Commit {
-    /// Returns the previous and the new object if the object is a `T`.
+    /// Returns the previous and the new object; `None` if the object is not a `T`.
     pub fn downcast<T: Object>(&self) -> Option<(Option<&T>, &T)> {
         let new = self.new.downcast_ref()?;
         let old = self.old.as_ref().and_then(|old| old.downcast_ref());
@@ -45,7 +46,7 @@ impl Commit {
 
 /// A cluster's observer, shared by the logs of all kinds.
 pub(crate) struct Observed {
-    /// Held from the assignment of a version to the end of the call. Each log has its own lock;
+    /// Held from the assignment of a version until the observer returns. Each log has its own lock;
     /// this one gives the observer the commits of all kinds in one order.
     pub(crate) turn: Lock<()>,
     pub(crate) observer: Arc<dyn CommitObserver>,

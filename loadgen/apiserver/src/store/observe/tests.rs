@@ -9,7 +9,7 @@ use super::*;
 use crate::testing::*;
 use crate::{Cluster, ClusterOptions, DeleteOptions};
 
-/// Records what it sees.
+/// An observer that records the commits.
 #[derive(Default)]
 struct EventLog {
     lines: Mutex<Vec<String>>,

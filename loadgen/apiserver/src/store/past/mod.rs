@@ -1,4 +1,4 @@
-//! The state at an older version, as served by an API server whose cache lags.
+//! The state at a past version, as an API server whose cache lags would serve it.
 
 use std::sync::Arc;
 
@@ -13,11 +13,11 @@ use crate::{Cluster, Waker, errors};
 
 impl Cluster {
     /// Returns all objects of a kind, or of one namespace, at `version`, sorted by namespace and
-    /// name, together with that version. O(n log n) in the objects that exist now and the events
-    /// since.
+    /// name, and that version. O(n log n) in the objects that exist now and the events since the
+    /// version.
     ///
     /// # Errors
-    /// 410 if the history does not reach back to the version, or the cluster does not [keep older
+    /// 410 if the history does not reach back to the version, or the cluster does not [keep past
     /// states](crate::ClusterOptions::keeps_past); 504 for a version that the server has not
     /// reached.
     pub fn list_as_of<R: ClusterResource>(
@@ -31,7 +31,7 @@ impl Cluster {
 }
 
 impl<R: Strategy> KindStore<R> {
-    /// Returns the state at `version`, and a position after it if a watch is requested.
+    /// Returns the state at `version`, and a watch position after it if a watch is requested.
     ///
     /// # Errors
     /// The same as [`Cluster::list_as_of`].
@@ -64,11 +64,11 @@ pub(super) fn undone<R: Strategy>(
         let metadata = object.metadata();
         (metadata.namespace.clone(), metadata.name.clone())
     };
-    // By name: a recreated object has nothing to do with the earlier object of that name.
+    // By name, because a recreated object has nothing to do with the earlier object of that name.
     let mut changed = HashSet::with_capacity_and_hasher(undo.len(), hash_state());
     let mut before = Vec::new();
     for event in undo {
-        // The first later event of a name has the object at the version.
+        // The first event of a name contains the object at the version.
         if changed.insert(key(&event.after)) {
             before.extend(event.before);
         }

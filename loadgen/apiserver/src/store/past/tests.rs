@@ -1,4 +1,4 @@
-//! Tests of older states.
+//! Tests of past states.
 
 use podstorm_objects::Pod;
 use serde_json::json;

@@ -10,7 +10,7 @@ use crate::errors;
 use crate::limits::BYTES_MAX;
 use crate::store::owners::same_owners;
 
-/// The maximum size of all annotation keys and values of an object: 256 KiB.
+/// The maximum total size of an object's annotation keys and values: 256 KiB.
 const ANNOTATIONS_BYTES_MAX: usize = 256 * 1024;
 /// The finalizer that keeps a definition until its objects are deleted.
 pub(crate) const CLEANUP: &str = "customresourcecleanup.apiextensions.k8s.io";
@@ -19,7 +19,7 @@ const STANDARD_FINALIZERS: [&str; 3] = ["kubernetes", "orphan", "foregroundDelet
 /// The annotation that ranks a pod for deletion.
 const DELETION_COST: &str = "controller.kubernetes.io/pod-deletion-cost";
 
-/// Checks all of `metadata`, for a new or changed object.
+/// Checks all of the `metadata` of a new or changed object.
 pub(super) fn check(
     meta: &ObjectMeta,
     is_namespaced: bool,
@@ -33,7 +33,7 @@ pub(super) fn check(
         if names::qualified_name(finalizer).is_none()
             && let Some(problem) = finalizer_problem(finalizer)
         {
-            // Sic: only this error names the finalizer.
+            // Sic: only this error contains the index of the finalizer.
             causes.invalid(&path.item(index), &**finalizer, problem);
         }
     }
@@ -69,7 +69,7 @@ pub(super) fn check_generic(
     check_annotations(&meta.annotations, &path.member("annotations"), causes);
     check_owners(meta, &path.member("ownerReferences"), causes);
     check_finalizers(meta, &path.member("finalizers"), causes);
-    // `managedFields` makes up most of the rest: each new field manager adds an entry.
+    // `managedFields` makes up most of the unread members: each new field manager adds an entry.
     if meta.rest.as_str().len() > BYTES_MAX {
         causes.too_long(&path.member("managedFields"), BYTES_MAX);
     }
@@ -104,7 +104,7 @@ pub(super) fn is_like(meta: &ObjectMeta, valid: &ObjectMeta) -> bool {
         && meta.annotations.pairs().iter().map(bytes).sum::<usize>() <= ANNOTATIONS_BYTES_MAX
 }
 
-/// Checks a name and a name prefix.
+/// Checks the name and the name prefix of an object.
 pub(super) fn check_name(meta: &ObjectMeta, name_rule: Rule, path: &Path<'_>, causes: &mut Causes) {
     if let Some(prefix) = &meta.generate_name {
         causes.text(
@@ -135,7 +135,7 @@ pub(super) fn check_labels(labels: &Labels, path: &Path<'_>, causes: &mut Causes
 pub(super) fn check_annotations(annotations: &Labels, path: &Path<'_>, causes: &mut Causes) {
     let mut bytes = 0;
     for (key, value) in annotations.pairs() {
-        // The domain of an annotation key may contain capitals.
+        // The domain of an annotation key may contain capital letters.
         if let Some(problem) = names::qualified_name(key)
             && names::qualified_name(&key.to_lowercase()).is_some()
         {
@@ -148,7 +148,7 @@ pub(super) fn check_annotations(annotations: &Labels, path: &Path<'_>, causes: &
     }
 }
 
-/// Checks the pod annotation that has a meaning: the deletion cost.
+/// Checks the only pod annotation that has a meaning, the deletion cost.
 pub(super) fn check_pod_annotations(annotations: &Labels, path: &Path<'_>, causes: &mut Causes) {
     if let Some(value) = annotations.get(DELETION_COST)
         && !is_deletion_cost(value)
@@ -174,7 +174,7 @@ fn is_deletion_cost(text: &str) -> bool {
 fn check_owners(meta: &ObjectMeta, path: &Path<'_>, causes: &mut Causes) {
     let mut controller: Option<&OwnerReference> = None;
     for owner in &meta.owner_references {
-        // Sic: the error does not name the reference.
+        // Sic: the error does not contain the index of the reference.
         check_owner(owner, path, causes);
         if owner.controller != Some(true) || causes.is_full() {
             continue;
@@ -244,7 +244,7 @@ fn check_owner(owner: &OwnerReference, path: &Path<'_>, causes: &mut Causes) {
     }
 }
 
-/// Returns the problem with the name of a finalizer.
+/// Returns the problem with the name of a finalizer; `None` if the name is valid.
 pub(super) fn finalizer_problem(name: &str) -> Option<String> {
     let unqualified = "name is neither a standard finalizer name nor is it fully qualified";
     match names::qualified_name(name) {

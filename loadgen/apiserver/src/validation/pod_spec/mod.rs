@@ -10,7 +10,7 @@ use super::{Causes, names, resources, scheduling, security, volumes};
 use crate::Places;
 
 /// Checks the fields of a pod spec after defaulting, with the full names of its volumes.
-/// `node_name` is its `nodeName`.
+/// `node_name` is the pod's `nodeName`.
 pub(super) fn check(
     fields: JsonValue<'_>,
     node_name: Option<&str>,
@@ -78,14 +78,14 @@ pub(super) fn check_node_name(name: Option<&str>, path: &Path<'_>, causes: &mut 
     }
 }
 
-/// Checks a host name that is stored outside the spec.
+/// Checks a host name that the pod's names determine, so that it is not in the spec.
 pub(super) fn check_own_hostname(pod: &Pod, path: &Path<'_>, causes: &mut Causes) {
     if let Some(name) = pod.own_hostname() {
         causes.text(&path.member("hostname"), name, names::dns_label(name));
     }
 }
 
-/// Checks the volumes and returns the names of the valid ones: the others can't be mounted.
+/// Checks the volumes. Returns the names of the valid ones, because others can't be mounted.
 fn check_volumes<'a>(
     fields: JsonValue<'a>,
     path: &Path<'_>,
@@ -172,7 +172,7 @@ fn check_containers(
     }
 }
 
-/// Checks that no two containers use the same host port.
+/// Checks that the container uses no host port that an earlier container uses.
 fn check_host_ports<'a>(
     container: JsonValue<'a>,
     seen: &mut Places<(&'a str, &'a str, i64)>,
@@ -240,7 +240,7 @@ fn check_dns(fields: JsonValue<'_>, path: &Path<'_>, causes: &mut Causes) {
         causes.invalid(&list, searches.clone(), detail);
     }
     for (index, search) in searches.into_iter().enumerate() {
-        // The name may end with a dot.
+        // The search domain may end with a dot.
         let name = search.strip_suffix('.').unwrap_or(search);
         if search != "." {
             causes.text(&list.item(index), name, names::dns_subdomain(name));

@@ -16,13 +16,13 @@ pub use parts::{validate_ephemeral_containers, validate_resize};
 
 /// Returns the rules that a changed pod breaks. An update may change these fields of the spec:
 /// images, `activeDeadlineSeconds` (set or lowered), tolerations (added), scheduling gates
-/// (removed; as long as there are any, `nodeSelector` may be extended),
+/// (removed; while there are any, `nodeSelector` may be extended),
 /// `terminationGracePeriodSeconds` (from a negative number to 1).
 ///
-/// Skips an unchanged spec.
+/// An unchanged spec is not checked.
 pub fn validate_pod_update(new: &Pod, old: &Pod) -> Vec<Cause> {
     let mut causes = Causes::default();
-    // The stored metadata was validated before.
+    // The stored metadata has been validated before.
     if !meta::only_lost_finalizers(&new.metadata, &old.metadata) {
         check_meta(new, &mut causes);
     }
@@ -63,7 +63,7 @@ fn check_members(
     check_deadline(after, before, &path, causes);
     check_tolerations(after, before, &path, causes);
     check_gates(after, before, &path, causes);
-    // Restore everything that may change; the rest must be equal.
+    // Restores everything that may change; the rest must be equal.
     let (before_all, mut rest) = (&before.to_map(), after.to_map());
     for list in ["containers", "initContainers"] {
         put_images_back(&mut rest, before_all, list);
@@ -99,8 +99,8 @@ fn check_members(
     }
 }
 
-/// Returns the message with the fields that an update may change, and the other changes of this
-/// one.
+/// Returns the message that lists the fields that an update may change, and the other changes of
+/// this update.
 fn told(before: Map, after: Map) -> String {
     const MUTABLE: &str = "`spec.containers[*].image`,`spec.initContainers[*].image`,\
         `spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to existing tolerations),\
@@ -133,7 +133,7 @@ fn put_images_back(rest: &mut Map, before: &Map, list: &str) {
     }
 }
 
-/// Reports whether `new` has all pairs of `old`.
+/// Reports whether the map `new` contains all pairs of the map `old`.
 fn extends(new: Option<JsonValue<'_>>, old: Option<JsonValue<'_>>) -> bool {
     let mut pairs = old.into_iter().flat_map(|old| old.pairs());
     let text = |key: &str| new?.get(key)?.as_str();
@@ -164,7 +164,7 @@ fn check_deadline(
     }
 }
 
-/// Checks that every toleration is kept, except for its `tolerationSeconds`.
+/// Checks that every toleration is still present, except for its `tolerationSeconds`.
 fn check_tolerations(
     after: JsonValue<'_>,
     before: JsonValue<'_>,

@@ -1,4 +1,4 @@
-//! Validation of the parts of a pod that have their own subresources.
+//! Validation of the parts of a pod that have a subresource of their own.
 
 use podstorm_objects::decode::Path;
 use podstorm_objects::json::JsonValue;
@@ -11,7 +11,7 @@ use super::super::resources;
 use crate::Places;
 use crate::defaulting::qos_class;
 
-/// The list of containers that debug a running pod.
+/// The member that lists the containers that debug a running pod.
 const EPHEMERAL: &str = "ephemeralContainers";
 
 /// Returns the rules that changed ephemeral containers break: containers may be added but not
@@ -44,7 +44,7 @@ pub fn validate_ephemeral_containers(new: &Pod, old: &Pod) -> Vec<Cause> {
 }
 
 fn check_entries(spec: JsonValue<'_>, causes: &mut Causes) {
-    /// Fields that an ephemeral container may not have.
+    /// The fields that an ephemeral container must not have.
     const NOT_ALLOWED: [&str; 7] = [
         "ports",
         "livenessProbe",

@@ -19,8 +19,8 @@ pub fn validate_replica_set(replica_set: &ReplicaSet) -> Vec<Cause> {
     causes.found()
 }
 
-/// Returns the rules that a new ReplicaSet breaks whose template's spec was validated with another
-/// template, on any node.
+/// Returns the rules that a new ReplicaSet breaks, if the spec of its template was validated with
+/// another template, on any node.
 pub fn validate_replica_set_except_pod_spec(replica_set: &ReplicaSet) -> Vec<Cause> {
     let mut causes = Causes::default();
     check_meta(&replica_set.metadata, &mut causes);
@@ -28,17 +28,17 @@ pub fn validate_replica_set_except_pod_spec(replica_set: &ReplicaSet) -> Vec<Cau
     causes.found()
 }
 
-/// The names of a workload kind in messages about its template.
+/// The names of a kind of workload in messages about its template.
 #[derive(Clone, Copy, Debug)]
 pub struct Workload {
-    /// The name in the error about a deadline of its pods.
+    /// The name in the error about a deadline for the pods.
     pub kind: &'static str,
     /// The name in the error about an empty selector.
     pub of_selector: &'static str,
 }
 
 impl Workload {
-    /// A ReplicaSet, or a Deployment.
+    /// A ReplicaSet or a Deployment.
     pub const REPLICA_SET: Workload = Workload {
         kind: "ReplicaSet",
         of_selector: "deployment",
@@ -59,15 +59,15 @@ impl Workload {
     };
 }
 
-/// Returns the broken rules that a spec of a kind without a Rust type shares with a ReplicaSet's
-/// spec.
+/// Returns the rules that the spec of a kind without a Rust type breaks, of those that it shares
+/// with the spec of a ReplicaSet.
 pub fn validate_replica_set_spec(spec: &ReplicaSetSpec, of: Workload) -> Vec<Cause> {
     let mut causes = Causes::default();
     check_spec(spec, PodSpecCheck::Full, of, &mut causes);
     causes.found()
 }
 
-/// Returns the rules for templates of all kinds that a template at a path breaks.
+/// Returns the rules that the template at `path` breaks, of those that apply to all kinds.
 pub fn validate_template(template: &PodTemplate, path: &Path<'_>) -> Vec<Cause> {
     let mut causes = Causes::default();
     check_template(template, None, path, &mut causes);
@@ -85,7 +85,7 @@ enum PodSpecCheck {
     Skip,
 }
 
-/// Returns the rules that a changed ReplicaSet breaks. A spec equal to the stored one is not
+/// Returns the rules that a changed ReplicaSet breaks. A spec that equals the stored one is not
 /// validated again.
 pub fn validate_replica_set_update(new: &ReplicaSet, old: &ReplicaSet) -> Vec<Cause> {
     let mut causes = Causes::default();
@@ -105,7 +105,7 @@ pub fn validate_replica_set_update(new: &ReplicaSet, old: &ReplicaSet) -> Vec<Ca
     causes.found()
 }
 
-/// Returns the rules that a changed status, and the metadata if given, break.
+/// Returns the rules that a changed status breaks, and those that the metadata breaks, if given.
 pub fn validate_status(metadata: Option<&ObjectMeta>, status: &ReplicaSetStatus) -> Vec<Cause> {
     let mut causes = Causes::default();
     if let Some(metadata) = metadata {
@@ -124,7 +124,7 @@ pub fn validate_replication_controller(controller: &ReplicationController) -> Ve
     causes.found()
 }
 
-/// Returns the rules that a number of replicas for `/scale` breaks.
+/// Returns the rules that the number of replicas in a `Scale` breaks.
 pub fn validate_replicas(replicas: i32) -> Vec<Cause> {
     let mut causes = Causes::default();
     let spec = Path::ROOT.member("spec");
@@ -226,7 +226,7 @@ fn check_counts(replicas: Option<i32>, min_ready: i32, path: &Path<'_>, causes: 
     causes.not_negative(&path.member("minReadySeconds"), min_ready.into());
 }
 
-/// Checks the metadata of a template. `selector` is absent if it is invalid.
+/// Checks the metadata of a template. `selector` is `None` if it is invalid.
 fn check_template(
     template: &PodTemplate,
     selector: Option<&Selector>,
@@ -251,7 +251,7 @@ fn check_template(
     check_pod_annotations(&template.metadata.annotations, &annotations_path, causes);
 }
 
-/// Checks the spec of a template whose pods must always be restarted.
+/// Checks the spec of a template whose pods must have the restart policy `Always`.
 fn check_pod_spec(
     template: &PodTemplate,
     is: PodSpecCheck,
@@ -342,7 +342,7 @@ fn check_status(status: &ReplicaSetStatus, causes: &mut Causes) {
         (available, ready),
     ] {
         if part > whole {
-            // As in upstream: only one of the two paths includes `status`.
+            // As in upstream, only one of the two paths includes `status`.
             let status = if whole_name == ready.0 { "" } else { "status." };
             let detail = format!("cannot be greater than {status}{whole_name}");
             causes.invalid(&path.member(name), part, detail);
