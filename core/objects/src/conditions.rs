@@ -37,7 +37,7 @@ pub enum ConditionType {
     ContainersReady,
     /// The pod can serve requests.
     Ready,
-    /// Any other type. Its text is in `rest["type"]`.
+    /// Any other type. The string is in `rest["type"]`.
     Other,
 }
 
@@ -50,7 +50,7 @@ pub enum ConditionStatus {
     False,
     /// It is unknown whether the condition holds.
     Unknown,
-    /// Any other status. Its text is in `rest["status"]`.
+    /// Any other status. The string is in `rest["status"]`.
     Other,
 }
 

@@ -149,7 +149,7 @@ pub fn describe(value: &Value) -> String {
 }
 
 /// The members of one JSON object while it is being read. Members are sorted by name, so a reader
-/// that asks in that order goes through the object once.
+/// that asks in that order needs one pass over the object.
 #[derive(Debug)]
 pub struct Members<'t, 'p> {
     all: Pairs<'t>,

@@ -41,7 +41,7 @@ impl Labels {
     /// Reads a JSON object of strings. Null reads as absent, and a null value as the empty string.
     ///
     /// # Errors
-    /// Fails for any other value, and names the key.
+    /// Fails for any other value. The error contains the key.
     pub fn from_json(value: Value) -> Result<Labels, DecodeError> {
         Labels::read(Tape::new(&value).root(), &Path::ROOT)
     }
@@ -49,7 +49,7 @@ impl Labels {
     /// Like [`Labels::from_json`], for a value on a tape at `path`.
     ///
     /// # Errors
-    /// Fails for any other value, and names the key.
+    /// Fails for any other value. The error contains the key.
     pub fn read(value: JsonValue<'_>, path: &Path<'_>) -> Result<Labels, DecodeError> {
         if value.is_null() {
             return Ok(Labels::ABSENT);

@@ -329,7 +329,7 @@ impl DynamicStores {
         used.cloned().collect()
     }
 
-    /// Serves a custom kind. Its objects are stored in the version of `kind`.
+    /// Serves a custom kind. `kind` is its storage version.
     ///
     /// # Errors
     /// The kind is built in, or was added by [`Cluster::serve_kind`].
@@ -413,8 +413,8 @@ impl Cluster {
         self.dynamic.holds_all_owners.store(true, Ordering::Relaxed);
     }
 
-    /// Returns the kinds that the server serves, those with a Rust type first. A custom kind comes
-    /// in the version in which its objects are stored.
+    /// Returns the kinds that the server serves, those with a Rust type first. A custom kind is
+    /// in its storage version.
     pub fn kinds(&self) -> Vec<Kind> {
         let stores = self.dynamic.stores.read();
         let stores = stores.unwrap_or_else(PoisonError::into_inner);

@@ -178,7 +178,8 @@ pub struct ClusterOptions {
     pub seed: u64,
     /// How many past events each kind keeps for watches.
     pub history: History,
-    /// The caller's admission policy. Called before every create, after the namespace check.
+    /// The caller's admission policy. Called for every create and import, after the namespace
+    /// check.
     pub admission: Option<Admission>,
     /// Whether past states are kept, as far back as `history` reaches, for
     /// [`list_as_of`](Cluster::list_as_of) and [`WatchFrom::InitialAsOf`]. This costs a pointer

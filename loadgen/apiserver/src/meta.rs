@@ -94,7 +94,7 @@ pub(super) fn drop_namespace(kind: Kind, metadata: &mut ObjectMeta) {
     }
 }
 
-/// Fills in the fields that an update may leave out, and restores those that it cannot change.
+/// Fills in the fields that an update may omit, and restores those that it cannot change.
 pub(super) fn prepare_for_update(new: &mut ObjectMeta, old: &ObjectMeta) {
     if new.uid.is_empty() {
         new.uid = old.uid.clone();

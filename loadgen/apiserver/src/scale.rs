@@ -186,10 +186,11 @@ impl Cluster {
         self.get::<R>(namespace, name).map(|object| scale(&*object))
     }
 
-    /// Changes only `spec.replicas`. The generation grows if the number differs.
+    /// Changes only `spec.replicas`. The generation is incremented if the number differs.
     ///
     /// # Errors
-    /// 404; 409 for a different UID or version; 422 for a negative number.
+    /// 404; 409 for a different UID or version; 422 for a negative number; 504 when the time limit
+    /// of the request is exceeded.
     pub fn update_scale<R: Scalable + ClusterResource>(
         &self,
         namespace: &str,

@@ -52,8 +52,8 @@ impl ClusterState {
 }
 
 impl Cluster {
-    /// Returns the current state. Concurrent writes may continue but are not part of it. O(n log
-    /// n); locks all shards of one kind at a time.
+    /// Returns the current state. Concurrent writes may continue but are not part of it.
+    /// O(n log n); locks all shards of one kind at a time.
     ///
     /// # Errors
     /// 410 if writes are so fast that the history no longer reached back to the start of any of ten

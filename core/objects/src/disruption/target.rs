@@ -76,7 +76,7 @@ pub fn spared(pod: &Pod, now: Now) -> Pod {
     with_condition(pod, ConditionStatus::False, &[], now)
 }
 
-/// Sets the condition. Its transition time changes only with its status.
+/// Returns the pod with the condition set. Its transition time changes only with its status.
 fn with_condition(pod: &Pod, status: ConditionStatus, members: &[(&str, &str)], now: Now) -> Pod {
     let mut rest = Rest::NONE.with("type", DISRUPTION_TARGET);
     for (name, text) in members {

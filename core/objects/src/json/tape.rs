@@ -13,8 +13,8 @@ use serde_json::Value;
 
 use super::{JsonValue, block_yaml, quick};
 
-/// One value, or the name of a member, which comes before its value. The content of a list or
-/// object follows its slot.
+/// One value, or the name of a member, which precedes the member's value. The content of a list or
+/// an object follows its slot.
 #[derive(Clone, Debug)]
 pub(super) enum Slot<'t> {
     Null,

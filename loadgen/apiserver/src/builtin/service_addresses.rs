@@ -85,7 +85,7 @@ fn choose_families(spec: &mut Map) {
     spec.set_absent("ipFamilies", families);
 }
 
-/// Copies the addresses and ports that an update leaves out from the stored Service.
+/// Copies the addresses and ports that an update omits from the stored Service.
 fn keep(spec: &mut Map, old: &Map) {
     if has_cluster_ip(spec) && has_cluster_ip(old) {
         for member in [CLUSTER_IP, CLUSTER_IPS] {

@@ -52,7 +52,7 @@ impl History {
         let mut stored: Option<&AnyObject> = None;
         let mut states = Vec::new();
         for record in self.records().iter().take_while(|it| it.version <= after) {
-            // The state before the first write in this range is valid too.
+            // The state before the first write in this range is valid, too.
             if record.version > before && states.is_empty() {
                 states.push(stored);
             }

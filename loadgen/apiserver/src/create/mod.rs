@@ -22,9 +22,10 @@ impl Cluster {
     /// server generates one from `generate_name`.
     ///
     /// # Errors
-    /// 404 for a missing namespace, 403 for a terminating one, the error of admission, 422 for a
-    /// broken rule, 409 for a name that is taken, 504 when the [time limit](time_limit) of the
-    /// request is exceeded.
+    /// 400 for an empty namespace; 404 for a missing one; 403 for a terminating one, and for an
+    /// object that a ResourceQuota or a LimitRange does not allow; 405 if the definition of the
+    /// kind is being deleted; the error of admission; 422 for a broken rule; 409 for a name that is
+    /// taken; 504 when the [time limit](time_limit) of the request is exceeded.
     pub fn create<R: ClusterResource>(&self, object: R, now: Now) -> Result<Arc<R>, ApiError> {
         let effects = WriteEffects::for_verb(Verb::Create);
         self.create_in(R::store(self), object, (effects, None), now)
@@ -72,7 +73,7 @@ impl Cluster {
     /// object.
     ///
     /// # Errors
-    /// The same as [`create`](Cluster::create), except for the 403.
+    /// The same as [`create`](Cluster::create), except for its 403, 405 and 504.
     pub fn import<R: ClusterResource>(&self, object: R, now: Now) -> Result<Arc<R>, ApiError> {
         self.import_in(R::store(self), object, now)
     }
@@ -143,7 +144,7 @@ impl Cluster {
     /// Admits the creation of an object in a namespace.
     ///
     /// # Errors
-    /// 404 for a missing namespace, 403 for a terminating one.
+    /// 400 for an empty namespace, 404 for a missing one, 403 for a terminating one.
     pub(crate) fn admit_namespace(
         &self,
         kind: Kind,

@@ -147,7 +147,7 @@ fn a_taken_name_is_accepted_once_its_definition_is_deleted() {
         "True"
     );
     assert_eq!(cluster.custom_kinds().len(), 1);
-    // A definition that never served anything is deleted too.
+    // A definition that never served anything is deleted, too.
     define(&cluster, definition("things", "Widget", json!({}))).unwrap();
     api.delete("", "things.example.com", &DeleteOptions::default(), at(2))
         .unwrap();

@@ -16,7 +16,8 @@ impl Cluster {
     /// is being deleted is removed with its last finalizer.
     ///
     /// # Errors
-    /// 404; 409 for a different UID or version; 422 for a broken rule.
+    /// 404; 409 for a different UID or version; 422 for a broken rule; 504 when the time limit of
+    /// the request is exceeded.
     pub fn finalize(
         &self,
         namespace: Namespace,

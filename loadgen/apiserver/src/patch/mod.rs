@@ -122,8 +122,10 @@ impl Cluster {
     /// contains a version. A patch that changes nothing is not committed.
     ///
     /// # Errors
-    /// 404; 400 for a patch that can't be applied; 409 for a version other than the stored one; 422
-    /// for a broken rule, which includes a different UID, or for an object that becomes unreadable.
+    /// 404; the errors of [`Patch::apply`]; 400 for a different name or namespace; 403 if the
+    /// object would exceed a ResourceQuota; 409 for a version other than the stored one; 422 for a
+    /// broken rule, which includes a different UID, or for an object that becomes unreadable; 504
+    /// when the time limit of the request is exceeded.
     pub fn patch<R: ClusterResource>(
         &self,
         namespace: &str,
@@ -145,7 +147,8 @@ impl Cluster {
     /// [`body`](EventPatch::body) of the repetition, but without JSON.
     ///
     /// # Errors
-    /// 404 if the event no longer exists; 422 for a broken rule.
+    /// 404 if the Event no longer exists; 422 for a broken rule; 504 when the time limit of the
+    /// request is exceeded.
     pub fn repeat_event(&self, repeated: &EventPatch, now: Now) -> Result<Arc<Event>, ApiError> {
         self.modify(
             &self.events,

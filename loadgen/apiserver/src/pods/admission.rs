@@ -219,8 +219,8 @@ impl Cluster {
         Ok(())
     }
 
-    /// Admits a new pod without running the plugins. Its spec must equal the spec that `other`, an
-    /// admitted pod in the same namespace, had before its admission.
+    /// Admits a new pod without running the plugins. The pod's spec must equal the spec that
+    /// `other`, an admitted pod in the same namespace, had before its admission.
     pub fn admit_alike(&self, pod: &mut Pod, other: &Pod) {
         pod.spec = Arc::clone(&other.spec);
         if pod.token_volume.is_none() && other.token_volume.is_some() {

@@ -336,7 +336,8 @@ impl Cluster {
     /// `PodScheduled`. The generation stays the same.
     ///
     /// # Errors
-    /// 404; 409 if the pod is bound, being deleted or has scheduling gates.
+    /// 404; 409 if the pod is bound, is being deleted or has scheduling gates; 504 when the time
+    /// limit of the request is exceeded.
     pub fn bind(
         &self,
         namespace: &str,
@@ -403,7 +404,8 @@ impl Cluster {
     /// UID.
     ///
     /// # Errors
-    /// 404; 409 for a different UID; 422 for a broken rule.
+    /// 404; 409 for a different UID; 422 for a broken rule; 504 when the time limit of the request
+    /// is exceeded.
     pub fn patch_pod_status(
         &self,
         namespace: &str,
@@ -428,7 +430,8 @@ impl Cluster {
     /// owner references.
     ///
     /// # Errors
-    /// 404; 422 if the pod has a different UID or would get a second controller.
+    /// 404; 422 if the pod has a different UID or would get a second controller; 504 when the time
+    /// limit of the request is exceeded.
     pub fn patch_pod_owner(
         &self,
         namespace: &str,
@@ -458,7 +461,7 @@ impl Cluster {
     /// Removes a finalizer from a pod: the typed form of the strategic merge patch of the list.
     ///
     /// # Errors
-    /// 404.
+    /// 404; 504 when the time limit of the request is exceeded.
     pub fn remove_pod_finalizer(
         &self,
         namespace: &str,

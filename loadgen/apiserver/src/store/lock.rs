@@ -4,8 +4,8 @@ use std::sync::PoisonError;
 
 use super::primitives::{Mutex, MutexGuard};
 
-/// A mutex that ignores poisoning: a thread that panics while it holds the lock is a bug that ends
-/// the run anyway.
+/// A mutex that ignores poisoning: a panic while the lock is held is a bug, which ends the run even
+/// so.
 #[derive(Debug, Default)]
 pub(crate) struct Lock<T>(Mutex<T>);
 

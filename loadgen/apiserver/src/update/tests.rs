@@ -1,4 +1,4 @@
-//! Tests of updates: preconditions, kept fields, counts.
+//! Tests of updates: preconditions, retained fields, counts.
 
 use podstorm_objects::{OptionalSeconds, Pod, PodPhase, ReplicaSet, ReplicationController, Time};
 use serde_json::json;

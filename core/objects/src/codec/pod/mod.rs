@@ -130,9 +130,9 @@ impl PodSpec {
         PodSpec::of_members(tape.root(), None)
     }
 
-    /// Returns a spec with changed members. `members` comes from [`to_map`](PodSpec::to_map) of
-    /// this spec, called without a volume name, so placeholders mark the places of the names that
-    /// were taken out.
+    /// Returns this spec with changed members. `members` must come from [`to_map`](PodSpec::to_map)
+    /// of this spec, called without a volume, so that placeholders mark the places of the names
+    /// that were taken out.
     ///
     /// # Errors
     /// Fails if a member has a wrong type, and for `nodeName`.
