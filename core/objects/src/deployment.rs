@@ -7,7 +7,7 @@ use super::{AnyObject, IntOrString, LabelSelector, ObjectMeta, PodTemplate, Rest
 /// A Deployment.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Deployment {
-    /// Name, labels, owners.
+    /// The metadata, such as name, labels and owners.
     pub metadata: ObjectMeta,
     /// The desired state.
     pub spec: DeploymentSpec,

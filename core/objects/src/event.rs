@@ -12,7 +12,7 @@ use super::{Kind, ObjectMeta, ResourceVersion, Rest, Str, Time, Uid};
 /// An event about an object.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Event {
-    /// Name and namespace.
+    /// The metadata, such as name and namespace.
     pub metadata: ObjectMeta,
     /// `involvedObject`: the object that the event is about.
     pub regarding: Option<Regarding>,

@@ -5,7 +5,7 @@ use super::{Map, ObjectMeta};
 /// A node.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Node {
-    /// Name and labels.
+    /// The metadata, such as name and labels.
     pub metadata: ObjectMeta,
     /// `spec` as JSON.
     pub spec: Map,

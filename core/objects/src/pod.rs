@@ -21,7 +21,7 @@ const _: () = assert!(size_of::<Pod>() <= 304 - 16);
 /// A pod.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Pod {
-    /// Name, labels, owners.
+    /// The metadata, such as name, labels and owners.
     pub metadata: ObjectMeta,
     /// The spec without the members that belong to this pod only. All pods of one template share
     /// it.

@@ -7,7 +7,7 @@ use super::{LabelSelector, ObjectMeta, PodSpec, Rest, Str, Time, TokenVolume};
 /// A ReplicaSet, or a ReplicationController converted to a ReplicaSet.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ReplicaSet {
-    /// Name, labels, owners.
+    /// The metadata, such as name, labels and owners.
     pub metadata: ObjectMeta,
     /// The desired state.
     pub spec: ReplicaSetSpec,

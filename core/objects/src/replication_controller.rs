@@ -13,7 +13,7 @@ use super::{
 /// A ReplicationController.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ReplicationController {
-    /// Name, labels, owners.
+    /// The metadata, such as name, labels and owners.
     pub metadata: ObjectMeta,
     /// The number of pods. The server sets 1 if it is absent.
     pub replicas: Option<i32>,

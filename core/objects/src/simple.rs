@@ -7,7 +7,7 @@ use super::{Map, ObjectMeta};
 /// A namespace.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Namespace {
-    /// Name and labels.
+    /// The metadata, such as name and labels.
     pub metadata: ObjectMeta,
     /// Whether `status.phase` is `Terminating`.
     pub terminating: bool,

@@ -19,7 +19,7 @@ pub const SYNC_FAILED: &str = "SyncFailed";
 /// A PodDisruptionBudget.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Budget {
-    /// Name, namespace, version, generation.
+    /// The metadata, such as name, version and generation.
     pub metadata: ObjectMeta,
     /// `spec.selector`, which selects the budget's pods. Absent selects none, empty selects all in
     /// the namespace.

@@ -7,7 +7,7 @@ use crate::{Map, ObjectMeta};
 #[derive(Clone, Debug, PartialEq)]
 pub struct DynamicObject {
     kind: Kind,
-    /// Name, labels, owners.
+    /// The metadata, such as name, labels and owners.
     pub metadata: ObjectMeta,
     /// Every member except `metadata`, `apiVersion` and `kind`.
     pub fields: Map,
