@@ -111,9 +111,9 @@ impl Deployment {
         self.spec.replicas.unwrap_or(1)
     }
 
-    /// Returns the Deployment in an object: one of this type, or one without a Rust type from a
-    /// server that has none. `None` for another kind, or if a member has a type that no server
-    /// accepts. O(1), or O(bytes) for an object without a Rust type.
+    /// Returns an object as a Deployment. The object may have this type or, from a server without a
+    /// type for Deployments, no Rust type. `None` for another kind, or if a member has a type that
+    /// no server accepts. O(1), or O(bytes) for an object without a Rust type.
     pub fn from_object(object: &AnyObject) -> Option<Arc<Deployment>> {
         match object.clone().downcast() {
             Some(deployment) => Some(deployment),

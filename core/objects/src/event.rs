@@ -1,5 +1,6 @@
 //! Events, in a form small enough to keep tens of thousands of them. Events with the same type,
-//! reason and source share one allocation for these. A repetition changes three plain members.
+//! reason and source share one allocation for these members. A repetition of an event changes only
+//! three plain members.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -16,7 +17,7 @@ pub struct Event {
     pub metadata: ObjectMeta,
     /// `involvedObject`: the object that the event is about.
     pub regarding: Option<Regarding>,
-    /// Type, reason and source of the event.
+    /// The type, the reason and the source of the event.
     pub topic: Arc<EventTopic>,
     /// `message`: a sentence for people.
     pub message: Box<str>,
@@ -30,7 +31,7 @@ pub struct Event {
     pub rest: Rest,
 }
 
-/// The members that all events of one kind from one component share.
+/// The members that events with the same type, reason and source share.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct EventTopic {
     /// `type`: `Normal` or `Warning`.
@@ -47,18 +48,18 @@ pub struct EventTopic {
     pub reporting_instance: Str,
 }
 
-/// The object that an event is about.
+/// A reference to the object that an event is about.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Regarding {
     /// An object of a known kind, with exactly the members of a full reference.
     Object(Arc<ObjectReference>),
-    /// Any other reference, unchanged. Reading never uses it for a reference that
-    /// [`Regarding::Object`] can hold.
+    /// Any other reference, unchanged. Reading creates this variant only for a reference that
+    /// [`Regarding::Object`] can't hold.
     Other(Rest),
 }
 
 impl Regarding {
-    /// Returns the object's namespace; empty if there is none.
+    /// Returns the namespace in the reference; empty if there is none.
     pub fn namespace(&self) -> Cow<'_, str> {
         match self {
             Regarding::Object(object) => Cow::Borrowed(&object.namespace),
@@ -70,24 +71,24 @@ impl Regarding {
     }
 }
 
-/// A reference to an object of a known kind, at the version that the cache had. All events of a
-/// sync share one reference.
+/// A reference to an object of a known kind, at the version in the controller's cache. All events
+/// of a sync share one reference.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ObjectReference {
-    /// The object's kind, which implies the API version.
+    /// The kind of the object, which implies the API version.
     pub kind: Kind,
-    /// The object's namespace.
+    /// The namespace of the object.
     pub namespace: Str,
-    /// The object's name.
+    /// The name of the object.
     pub name: CompactString,
-    /// The object's UID.
+    /// The UID of the object.
     pub uid: Uid,
-    /// The version that the sync saw.
+    /// The version of the object that the sync used.
     pub resource_version: ResourceVersion,
 }
 
 impl ObjectReference {
-    /// Creates a reference to an object of this kind with this metadata.
+    /// Creates a reference to the object of this kind with this metadata.
     pub fn new(kind: Kind, metadata: &ObjectMeta) -> ObjectReference {
         ObjectReference {
             kind,

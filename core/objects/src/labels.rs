@@ -206,7 +206,7 @@ impl Labels {
 }
 
 impl Members<'_, '_> {
-    /// Takes a map of strings; absent if the member is.
+    /// Takes a map of strings, which is absent if the member is absent.
     ///
     /// # Errors
     /// Fails if the value is not a map of strings.

@@ -8,13 +8,13 @@ use super::{Str, Uid};
 /// An entry of `metadata.ownerReferences`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct OwnerReference {
-    /// Group and version of the owner, e.g. `apps/v1`.
+    /// The group and version of the owner, e.g. `apps/v1`.
     pub api_version: Str,
-    /// Kind of the owner, e.g. `ReplicaSet`.
+    /// The kind of the owner, e.g. `ReplicaSet`.
     pub kind: Str,
-    /// Name of the owner, in the same namespace.
+    /// The name of the owner, which is in the same namespace or cluster-scoped.
     pub name: Str,
-    /// UID of the owner.
+    /// The UID of the owner.
     pub uid: Uid,
     /// Whether this owner is the controller of the object.
     pub controller: Option<bool>,
@@ -94,7 +94,7 @@ impl OwnerReferences {
         }
     }
 
-    /// Reports whether the list has its own allocation.
+    /// Reports whether the list needs an allocation.
     pub fn spilled(&self) -> bool {
         matches!(self.0, Repr::Many(_))
     }

@@ -22,7 +22,7 @@ pub enum OwnerPatch {
     },
     /// Removes the reference with this UID.
     Release {
-        /// UID of the reference to remove.
+        /// The UID of the reference to remove.
         owner_uid: Uid,
         /// The UID that the object must have.
         uid: Uid,
@@ -61,7 +61,7 @@ pub struct EventPatch {
     pub name: String,
     /// How often the event has occurred.
     pub count: i32,
-    /// The newest message.
+    /// The message of the last occurrence.
     pub message: String,
     /// The time of the last occurrence.
     pub last_timestamp: Time,

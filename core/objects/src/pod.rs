@@ -33,11 +33,12 @@ pub struct Pod {
     pub token_volume: Option<TokenVolume>,
     /// The place of `spec.hostname`.
     pub hostname: Hostname,
-    /// The status.
+    /// The status of the pod.
     pub status: PodStatus,
 }
 
-/// A pod spec as JSON text. The few members that are read also have typed fields, filled once.
+/// A pod spec as JSON text. The few members that this program reads also have typed fields, which
+/// are set once.
 #[derive(Clone, Debug, Default)]
 pub struct PodSpec {
     /// Every member except `nodeName`, and except a `hostname` that the pod's names determine. A

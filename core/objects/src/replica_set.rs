@@ -33,14 +33,15 @@ pub struct ReplicaSetSpec {
 /// `spec.template`.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct PodTemplate {
-    /// Labels, annotations and finalizers are copied to the pods; the rest is ignored.
+    /// The metadata. Labels, annotations and finalizers are copied to the pods; the rest is
+    /// ignored.
     pub metadata: ObjectMeta,
     /// The spec that every pod created from the template shares. As in a pod, it lacks the members
     /// that belong to a single pod.
     pub spec: Arc<PodSpec>,
-    /// `spec.nodeName` of the template, which pins all pods to one node.
+    /// `spec.nodeName` of the template, which places all pods on one node; usually absent.
     pub node_name: Option<Str>,
-    /// The name of a service-account volume in the template's spec, which all pods get.
+    /// The name of a service-account volume in the template's spec, which all pods then share.
     pub token_volume: Option<TokenVolume>,
 }
 

@@ -144,7 +144,7 @@ fn replicas(object: &DynamicObject, member: &str) -> Option<i32> {
 /// Checks that a custom object with a scale has a desired number of replicas.
 ///
 /// # Errors
-/// 500 if it has none.
+/// 500 if the object has no desired number of replicas.
 fn check_has_replicas(object: &DynamicObject) -> Result<(), ApiError> {
     let Some(paths) = scale_paths(object) else {
         return Ok(());

@@ -49,7 +49,7 @@ pub fn default_replication_controller(controller: &mut ReplicationController) {
 }
 
 /// Sets the defaults of a pod: those of any pod spec, and those that only pods have, which are
-/// requests from limits, service links, and host ports of pods in the host network.
+/// requests that equal limits, service links, and the host ports of pods in the host network.
 pub fn default_pod(pod: &mut Pod) {
     default_spec(&mut pod.spec, true);
 }
@@ -171,7 +171,7 @@ fn fill_container<T: Fill>(container: &mut T) {
     let message = "/dev/termination-log";
     container.set("terminationMessagePath", message);
     container.set("terminationMessagePolicy", "File");
-    // Not a pointer in Go, so never absent.
+    // A struct and not a pointer in Go, so it is never absent.
     container.set_absent("resources", Map::new());
     container.each("ports", |port| port.set("protocol", "TCP"));
     container.each("env", |variable| {

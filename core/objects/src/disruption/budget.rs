@@ -31,11 +31,11 @@ pub struct Budget {
     /// Whether `spec.unhealthyPodEvictionPolicy` is `AlwaysAllow`. Otherwise it is
     /// `IfHealthyBudget`, which is also the meaning of absent.
     pub always_allows_unhealthy: bool,
-    /// The status.
+    /// The status of the budget.
     pub status: BudgetStatus,
 }
 
-/// A number of pods, or a percentage of them.
+/// A number of pods, or a percentage.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Amount {
     /// A number of pods.

@@ -23,7 +23,7 @@ use untyped::{
     SERVICE_ACCOUNT, STATEFUL_SET, STORAGE_CLASS,
 };
 
-/// The properties of a kind of object that the API needs to know: one row of a table. There is no
+/// What the API needs to know about a kind of object: one row of the table of kinds. There is no
 /// other list of kinds.
 ///
 /// Source: `APIResource` in Kubernetes' discovery, and the strategies in its `pkg/registry`.

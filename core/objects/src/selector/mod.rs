@@ -21,7 +21,7 @@ const SEARCHED_LABELS: usize = 8;
 /// A `LabelSelector` as written: all of `match_labels` and all of `match_expressions` must hold.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LabelSelector {
-    /// Pairs that must be present.
+    /// The pairs that must be present.
     pub match_labels: Labels,
     /// Further requirements, in the order written; empty if absent.
     pub match_expressions: Arc<[LabelSelectorRequirement]>,

@@ -10,7 +10,7 @@ use crate::defaulting::{Fill, Within};
 use crate::errors::duplicate;
 use crate::validation::{Checks, Field, IMMUTABLE, MUST_NOT_BE_NEGATIVE, is_of_quota, names};
 
-/// The known scopes.
+/// The scopes that Kubernetes defines.
 const SCOPES: [&str; 7] = [
     "BestEffort",
     "CrossNamespacePodAffinity",

@@ -120,11 +120,11 @@ pub(super) type Spec = Map<String, Value>;
 /// The data of a new pod that plugins read besides its spec.
 #[derive(Clone, Copy, Debug)]
 pub struct NewPod<'a> {
-    /// The namespace.
+    /// The namespace of the pod.
     pub namespace: &'a str,
     /// The name, or `generateName` if the name is empty.
     pub name: &'a str,
-    /// The annotations.
+    /// The annotations of the pod.
     pub annotations: Annotations<'a>,
 }
 

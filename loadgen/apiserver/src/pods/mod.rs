@@ -67,7 +67,7 @@ struct Prepared {
     has_own_volume: bool,
 }
 
-/// The valid specs.
+/// The pod specs that have been validated.
 #[derive(Debug)]
 struct Specs {
     /// The specs by the address of the spec that the client sent. An entry prevents the reuse of
@@ -156,9 +156,9 @@ pub struct Binding {
     pub uid: Option<Uid>,
     /// The version that the pod must have.
     pub resource_version: ResourceVersion,
-    /// Annotations to add to the pod.
+    /// The annotations to add to the pod.
     pub annotations: Labels,
-    /// Labels to add to the pod. Existing labels take precedence.
+    /// The labels to add to the pod. Existing labels take precedence.
     pub labels: Labels,
     /// Whether to write nothing.
     pub dry_run: bool,

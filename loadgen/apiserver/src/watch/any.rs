@@ -13,7 +13,7 @@ pub struct AnyWatch(Box<dyn Erased>);
 /// An event, and the object before it.
 #[derive(Debug)]
 pub struct Seen {
-    /// The event.
+    /// The event itself.
     pub event: WatchEvent<dyn Object>,
     /// The object before the event; absent if the event added the object, and if the cluster does
     /// not [keep past states](crate::ClusterOptions::keeps_past).

@@ -17,7 +17,7 @@ pub use json_path::JsonPath;
 /// A column of a Table.
 #[derive(Clone, Copy, Debug)]
 pub struct Column {
-    /// The heading.
+    /// The heading of the column.
     pub name: &'static str,
     /// The description.
     pub description: &'static str,
