@@ -89,8 +89,8 @@ pub(super) fn default_claim_spec(spec: &mut Map) {
 }
 
 /// Makes the two fields for the source of a claim consistent: the old one, which allows only claims
-/// and snapshots, and the new one. An old field with any other source is dropped. A missing field is
-/// set from the other one if the other one's source is allowed in both.
+/// and snapshots, and the new one. An old field with any other source is dropped. A missing field
+/// is set from the other one if the other one's source is allowed in both.
 fn settle_sources(spec: &mut Map) {
     const OLD: &str = "dataSource";
     const NEW: &str = "dataSourceRef";

@@ -68,7 +68,7 @@ pub(super) fn undone<R: Strategy>(
     let mut changed = HashSet::with_capacity_and_hasher(undo.len(), hash_state());
     let mut before = Vec::new();
     for event in undo {
-        // The first event of a name contains the object at the version.
+        // Before the first later event of a name, the object was as at the version.
         if changed.insert(key(&event.after)) {
             before.extend(event.before);
         }
