@@ -10,15 +10,15 @@
 //!
 //! * `owners`: the cached ReplicaSets, shared by all controllers that read them; `handlers`: the
 //!   events that wake a key.
-//! * `steps` and `sync`: the state machine; `scale`: counts pods and chooses the ones to delete;
-//!   `status`: the end of a sync; `reconcile`: decisions as pure functions.
+//! * `sync`: the state of a sync; `steps`: the steps that a sync takes, up to its status; `scale`:
+//!   counts pods and chooses the ones to delete; `reconcile`: decisions as pure functions.
 //! * `hardened`: the only code that reads the policy. Other code calls it wherever the behaviours
 //!   differ.
-//! * `adapter`: ReplicationControllers as ReplicaSets; `deletion_order`: the pods that a sync would
-//!   delete, in order, for explanations.
+//! * `adapter`: ReplicationControllers as ReplicaSets; `row`: the rows of both controllers;
+//!   `metrics`: the controller's own metrics.
 //!
-//! This module does no I/O and reads no clock. A driver carries out the requests of a [`ReplicaSetSync`] and
-//! passes it the answers; see [`Controller::begin`].
+//! This module does no I/O and reads no clock. A driver carries out the requests of a
+//! [`ReplicaSetSync`] and passes it the answers; see [`Controller::begin`].
 //!
 //! # Locks
 //!
@@ -29,13 +29,11 @@
 //! index for an orphan, and the lock of the owner's slot when a pod has become ready.
 
 mod adapter;
-mod deletion_order;
 mod handlers;
 mod hardened;
 #[cfg(test)]
 mod harness;
 mod key;
-mod listed;
 mod metrics;
 pub(crate) mod owners;
 pub mod reconcile;
@@ -43,7 +41,6 @@ pub mod reconcile;
 mod recycled_key_tests;
 mod row;
 mod scale;
-mod status;
 mod steps;
 mod sync;
 
@@ -66,7 +63,6 @@ use crate::ranking::RankFields;
 use hardened::Hardened;
 
 pub use adapter::as_replica_set;
-pub use deletion_order::{DeletionOrder, Ranked};
 pub use key::{KeyError, parse_key};
 pub use metrics::ControllerMetrics;
 pub use owners::{Owner, OwnerChange, OwnerContext, OwnerStore};
@@ -74,6 +70,7 @@ pub use podstorm_runtime::driver::Step;
 pub use row::{
     POD_DELETION_COST, ReplicaSets, ReplicationControllers, STALE_CONSISTENCY, TERMINATING_REPLICAS,
 };
+pub use scale::{DeletionOrder, Ranked};
 pub use sync::{Outcome, ReplicaSetSync, SyncError, SyncErrorClass};
 
 /// Configuration of a [`Controller`].

@@ -1,10 +1,13 @@
 //! Counts an owner's pods and chooses which to delete. Uses the running totals of the cache unless
 //! a pod must be claimed; then it walks the claimed pods one by one.
+//!
+//! [`DeletionOrder`] explains the choice: it finds, ranks and chooses pods with the functions that
+//! a sync uses, and sends no request.
 
 use std::sync::Arc;
 
 use compact_str::CompactString;
-use podstorm_objects::{Labels, Now, Pod, Selector, Time, Uid};
+use podstorm_objects::{Labels, Now, Pod, Selector, SelectorError, Time, Uid};
 use podstorm_runtime::cache::NamespacedSelector;
 use smallvec::SmallVec;
 
@@ -13,7 +16,9 @@ use super::reconcile::{StatusCounts, availability_cutoff};
 use super::sync::PodCounts;
 use super::{Controller, ReplicaSetSync};
 use crate::cache::{Member, Members, OwnedPods, Totals};
-use crate::ranking::{NodeCounts, RankFields, RankOptions, Ranker};
+use crate::ranking::{
+    Candidate, NodeCounts, RankFields, RankOptions, Ranker, has_same_key, order_segments,
+};
 
 /// The pods to delete in this sync, with scratch memory for choosing them.
 #[derive(Debug, Default)]
@@ -22,7 +27,7 @@ pub(super) struct PodsToDelete {
     /// The pods' UIDs in the same order, if deletes carry UIDs.
     uids: Vec<Uid>,
     ranker: Ranker,
-    pub(super) related: NodeCounts,
+    related: NodeCounts,
     /// The selectors of the related pods; non-empty only while those are counted.
     selectors: Vec<NamespacedSelector>,
     label_sets: Vec<(Labels, Arc<OwnedPods>)>,
@@ -48,6 +53,45 @@ impl PodsToDelete {
         self.claimed.clear();
         self.claimed_pods.clear();
     }
+}
+
+/// A ranked pod.
+#[derive(Clone, Debug)]
+pub struct Ranked {
+    /// The pod.
+    pub pod: Arc<Pod>,
+    /// Its ranking fields.
+    pub fields: RankFields,
+    /// The number of active related pods on the pod's node; 0 if the pod does not count.
+    pub rank: u32,
+    /// Whether the pod is an orphan that the sync would adopt first.
+    pub adopted: bool,
+}
+
+impl Ranked {
+    /// Returns the properties of the pod that the ranking rules compare.
+    pub fn candidate(&self) -> Candidate<'_> {
+        Candidate {
+            fields: &self.fields,
+            rank: self.rank,
+        }
+    }
+}
+
+/// The plan of an owner's next sync for its surplus pods.
+#[derive(Clone, Debug)]
+pub struct DeletionOrder {
+    /// Every active pod that the owner has claimed or would adopt, in deletion order.
+    pub pods: Vec<Ranked>,
+    /// The number of pods the sync deletes, from the front: the surplus, capped by the burst.
+    pub to_delete: usize,
+    /// The number of the owner's active pods that its selector no longer matches. The sync releases
+    /// them, so `pods` does not have them.
+    pub released: usize,
+    /// Whether no other choice of that many pods would be correct.
+    pub is_only_choice: bool,
+    /// The ranking options.
+    pub options: RankOptions,
 }
 
 impl Controller {
@@ -291,7 +335,7 @@ impl Controller {
 
     /// Reports whether an active orphan of the namespace matches. O(label sets among the orphans).
     #[inline]
-    pub(super) fn adoptable_orphans(&self, owner: &Owner, selector: &Selector) -> bool {
+    fn adoptable_orphans(&self, owner: &Owner, selector: &Selector) -> bool {
         owner.orphans.pod_count() > 0 && {
             let members = owner.orphans.lock();
             let mut sets = members.label_sets().iter();
@@ -301,12 +345,7 @@ impl Controller {
 
     /// Appends the active matching orphans of the namespace, in cache order. O(orphans), but the
     /// selector is evaluated once per label set.
-    pub(super) fn push_adoptable(
-        &self,
-        owner: &Owner,
-        selector: &Selector,
-        pods: &mut Vec<Arc<Pod>>,
-    ) {
+    fn push_adoptable(&self, owner: &Owner, selector: &Selector, pods: &mut Vec<Arc<Pod>>) {
         let members = owner.orphans.lock();
         let matches = matching_sets(&members, selector);
         let adoptable = members
@@ -318,7 +357,7 @@ impl Controller {
     /// Counts, by node, the active pods that match the selector of any sibling. The siblings are
     /// the owners with the same controller, this owner included. Without a controller nothing is
     /// counted, except this owner's own pods in the hardened behaviour.
-    pub(super) fn count_related(&self, owner: &Owner, sync: &mut ReplicaSetSync) {
+    fn count_related(&self, owner: &Owner, sync: &mut ReplicaSetSync) {
         let PodsToDelete {
             related,
             selectors,
@@ -354,7 +393,88 @@ impl Controller {
         pods
     }
 
-    pub(super) fn rank_options(&self, now: Now) -> RankOptions {
+    /// Ranks the active pods of an owner as a sync at `now` would. If the burst leaves part of the
+    /// surplus to the next sync, only the pods to delete are sorted, at the front; the rest keeps
+    /// the order of the cache. An owner that is being deleted neither deletes nor adopts.
+    ///
+    /// O(n log n) in the owner's pods; with a leftover surplus O(n + k log k), where k pods are
+    /// deleted. Allocates. Assumes that adoptions and releases succeed.
+    ///
+    /// # Errors
+    /// Fails if the owner's selector can't be compiled. A sync of such an owner ends before it
+    /// reads pods.
+    pub fn deletion_order(&self, owner: &Owner, now: Now) -> Result<DeletionOrder, SelectorError> {
+        let selector = owner.selector.as_ref().map_err(Clone::clone)?;
+        let deleting = owner.object.metadata.is_deleting();
+        let mut sync = ReplicaSetSync::default();
+        self.count_related(owner, &mut sync);
+        let related = &sync.to_delete.related;
+        let rank = |fields: &RankFields| match fields.is_scheduled() {
+            true => related.get(fields.node()),
+            false => 0,
+        };
+
+        let mut pods = Vec::new();
+        let mut released = 0;
+        {
+            let members = owner.owned_pods.lock();
+            let matches = matching_sets(&members, selector);
+            for ((pod, member), fields) in members.iter().zip(members.fields::<RankFields>()) {
+                if !member.is_active() {
+                    continue;
+                }
+                if !matches[member.label_set as usize] {
+                    released += usize::from(!deleting);
+                    continue;
+                }
+                pods.push(Ranked {
+                    pod: pod.clone(),
+                    fields: fields.clone(),
+                    rank: rank(fields),
+                    adopted: false,
+                });
+            }
+        }
+        if !deleting && self.adoptable_orphans(owner, selector) {
+            let mut orphans = Vec::new();
+            self.push_adoptable(owner, selector, &mut orphans);
+            pods.extend(orphans.into_iter().map(|pod| {
+                let node = pod.node_name.as_deref();
+                let node = node.map_or(0, |node| self.pods().node_number(node));
+                let fields = RankFields::from_pod(&pod, node);
+                Ranked {
+                    rank: rank(&fields),
+                    pod,
+                    fields,
+                    adopted: true,
+                }
+            }));
+        }
+
+        let surplus =
+            i64::try_from(pods.len()).unwrap_or(i64::MAX) - i64::from(owner.object.replicas());
+        let wanted = if deleting { 0 } else { surplus };
+        let whole = wanted <= self.burst();
+        let wanted = wanted.clamp(0, self.burst());
+        let to_delete = usize::try_from(wanted).expect("clamped to the positive");
+        let options = self.rank_options(now);
+        let mut ranker = Ranker::new();
+        let candidates = (0u32..).zip(pods.iter().map(|ranked| &ranked.fields));
+        let rank = |node| related.get(node);
+        let order = ranker.order(candidates, rank, &options, to_delete, whole);
+        let mut unordered: Vec<Option<Ranked>> = pods.into_iter().map(Some).collect();
+        let take = |at: &u32| unordered[*at as usize].take();
+        let pods: Option<Vec<Ranked>> = order.iter().map(take).collect();
+        let pods = pods.expect("an order has every pod once");
+        Ok(DeletionOrder {
+            is_only_choice: is_only_choice(&pods, to_delete, &options, &mut ranker),
+            pods,
+            to_delete,
+            released,
+            options,
+        })
+    }
+    fn rank_options(&self, now: Now) -> RankOptions {
         RankOptions {
             now_wall_ns: Some(now.wall_ns),
             pod_deletion_cost: self.options.gates.pod_deletion_cost,
@@ -401,8 +521,38 @@ fn index(at: usize) -> u32 {
 }
 
 /// Returns, for each label set, whether it has pods and the selector matches them.
-pub(super) fn matching_sets(members: &Members, selector: &Selector) -> SmallVec<[bool; 8]> {
+fn matching_sets(members: &Members, selector: &Selector) -> SmallVec<[bool; 8]> {
     let sets = members.label_sets().iter();
     sets.map(|set| set.pods > 0 && selector.matches(&set.labels))
         .collect()
+}
+
+/// Reports whether the first `to_delete` pods are the only correct choice. O(pods), and O(m log m)
+/// in the pods with the same first key as the last pod to delete.
+fn is_only_choice(
+    pods: &[Ranked],
+    to_delete: usize,
+    options: &RankOptions,
+    ranker: &mut Ranker,
+) -> bool {
+    if to_delete == 0 || to_delete == pods.len() {
+        return true;
+    }
+    let last = pods[to_delete - 1].candidate();
+    let is_alike = |ranked: &&Ranked| has_same_key(last, ranked.candidate(), options);
+    let (first, rest) = pods.split_at(to_delete);
+    let chosen = first.iter().filter(is_alike).count();
+    let owned_pods: Vec<&Ranked> = first.iter().chain(rest).filter(is_alike).collect();
+    if chosen == owned_pods.len() {
+        return true;
+    }
+    // All pods have the same rank, so the rank need not be looked up by node.
+    let fields = (0u32..).zip(owned_pods.iter().map(|ranked| &ranked.fields));
+    let order = ranker.order(fields, |_| last.rank, options, chosen, true);
+    let order: Vec<Candidate<'_>> = order
+        .iter()
+        .map(|at| owned_pods[*at as usize].candidate())
+        .collect();
+    let found = order_segments(&order, options);
+    found.iter().any(|segment| segment.range.end == chosen)
 }

@@ -1,20 +1,24 @@
 //! The steps of a sync, in upstream's order, which clients can observe: the read-your-writes check,
-//! the owner, the expectations, the claim, the scaling. The expectations are checked before any pod
-//! is read, so the cache contains every event that they have counted. `status.rs` has the status.
+//! the owner, the expectations, the claim, the scaling, the status. The expectations are checked
+//! before any pod is read, so the cache contains every event that they have counted.
 
 use std::sync::Arc;
 
-use podstorm_objects::{Kind, Now, ObjectMeta, OwnerReference};
+use podstorm_objects::{AnyObject, Kind, Now, ObjectMeta, OwnerReference, ReplicaSet};
 use podstorm_runtime::claim::{Claim, ClaimStep};
 use podstorm_runtime::client::{Answer, ApiError, EventIntent, Request};
 use podstorm_runtime::intern::KeyId;
 use podstorm_runtime::slow_start::SlowStart;
 
-use super::Controller;
-use super::Step;
+use super::adapter::{as_replica_set, of_kind};
 use super::hardened::CreateFailure;
 use super::owners::Owner;
+use super::reconcile::{
+    NO_LABELS_ERROR, StatusCounts, availability_cutoff, compute_status, is_available,
+    next_check_of_times, status_is_unchanged,
+};
 use super::sync::{Outcome, ReplicaSetSync, SyncError, SyncErrorClass, SyncStage};
+use super::{Controller, Step};
 
 impl Controller {
     /// Begins the sync of a key from the queue. A [`Driver`](podstorm_runtime::driver::Driver)
@@ -234,7 +238,7 @@ impl Controller {
             sync.slow_start = SlowStart::new(sync.creates_wanted, 1);
             if owner.object.spec.template.metadata.labels.is_empty() {
                 // Refused locally: no call and no Event.
-                let error = super::reconcile::NO_LABELS_ERROR.to_owned();
+                let error = NO_LABELS_ERROR.to_owned();
                 return self.finish_creates(owner, sync, Some(error), now);
             }
             return self.create_batch(owner, sync, now);
@@ -431,6 +435,138 @@ impl Controller {
         self.update_status(owner, sync, now)
     }
 
+    /// Computes the status and writes it if it has changed.
+    fn update_status(&self, owner: &Arc<Owner>, sync: &mut ReplicaSetSync, now: Now) -> Step {
+        let object = &owner.object;
+        let min_ready_seconds = object.spec.min_ready_seconds;
+        let mut counts = sync.counts.status;
+        counts.available = if min_ready_seconds == 0 {
+            counts.ready
+        } else {
+            let waiting = sync.counts.ready_times.iter();
+            let since = waiting
+                .filter(|(time, _)| is_available(*time, min_ready_seconds, now.wall_ns))
+                .map(|(_, pods)| pods);
+            let available = sync.counts.available_at_cutoff + since.sum::<u32>();
+            i32::try_from(available).expect("a ReplicaSet's pods fit 31 bits")
+        };
+        let terminating = (self.options.gates.terminating_replicas
+            && self.options.kind == Kind::REPLICA_SET)
+            .then_some(sync.counts.terminating);
+        let status = if is_same_status(object, counts, terminating)
+            && sync.manage_error.is_none()
+            && object.status.conditions.is_empty()
+        {
+            None
+        } else {
+            let error = sync.manage_error.as_ref().map(|(_, error)| error.as_str());
+            let status = compute_status(object, counts, terminating, error, now.wall());
+            (!status_is_unchanged(object, &status)).then_some(status)
+        };
+        let Some(mut status) = status else {
+            return self.status_written(owner, sync, object, now);
+        };
+        status.observed_generation = object.metadata.generation;
+        let mut updated = ReplicaSet::clone(object);
+        updated.status = status.clone();
+        sync.new_status = Some(Box::new(status));
+        sync.request(
+            SyncStage::PuttingStatus,
+            [Request::PutStatus {
+                object: of_kind(self.options.kind, updated),
+            }],
+        )
+    }
+
+    /// Ends a sync whose status needs no more writes, and schedules the next check of availability.
+    pub(super) fn status_written(
+        &self,
+        owner: &Owner,
+        sync: &mut ReplicaSetSync,
+        updated: &ReplicaSet,
+        now: Now,
+    ) -> Step {
+        if self.guard.rules.keeps_records {
+            let uid = &owner.object.metadata.uid;
+            self.guard.records.wrote_at(
+                sync.key,
+                uid,
+                self.options.kind,
+                &updated.metadata.resource_version,
+            );
+        }
+        if let Some((class, message)) = sync.take_error() {
+            return sync.fail(class, message);
+        }
+        let min_ready_seconds = updated.spec.min_ready_seconds;
+        if min_ready_seconds > 0
+            && updated.status.ready_replicas != updated.status.available_replicas
+        {
+            if owner.object.spec.min_ready_seconds != min_ready_seconds {
+                let cutoff = availability_cutoff(min_ready_seconds, now.wall_ns);
+                self.recount_available(owner, sync, cutoff);
+            }
+            let times = sync.counts.ready_times.iter().map(|(time, _)| *time);
+            let delay =
+                next_check_of_times(times, min_ready_seconds, now.wall_ns).unwrap_or(i64::MAX);
+            let longest = i64::from(min_ready_seconds) * 1_000_000_000;
+            let delay = self.hardened.availability_check(delay, longest);
+            self.queue.add_after(sync.key, delay, now.mono_ns);
+        }
+        sync.finish()
+    }
+
+    /// Continues the status write after an answer.
+    fn status_answered(&self, owner: &Arc<Owner>, sync: &mut ReplicaSetSync, now: Now) -> Step {
+        let stage = sync.stage;
+        match (stage, sync.only_answer()) {
+            (SyncStage::ReadingOwnerToRetry, Answer::Object(live)) => {
+                self.retry_status(owner, replica_set_of(&live), sync, now)
+            }
+            (_, Answer::Object(updated)) => {
+                self.status_written(owner, sync, &replica_set_of(&updated), now)
+            }
+            (SyncStage::PuttingStatus, answer) => {
+                self.note_failure(&failure(answer), self.options.kind, sync);
+                let request = Request::Get {
+                    kind: self.options.kind,
+                    namespace: owner.namespace.clone(),
+                    name: owner.object.metadata.name.clone(),
+                };
+                sync.request(SyncStage::ReadingOwnerToRetry, [request])
+            }
+            (_, answer) => {
+                let error = failure(answer);
+                if stage == SyncStage::PuttingStatusAgain {
+                    self.note_failure(&error, self.options.kind, sync);
+                }
+                sync.fail(SyncErrorClass::Status, error.message)
+            }
+        }
+    }
+
+    /// Writes the same status once more, onto the server's current object.
+    fn retry_status(
+        &self,
+        owner: &Arc<Owner>,
+        live: Arc<ReplicaSet>,
+        sync: &mut ReplicaSetSync,
+        now: Now,
+    ) -> Step {
+        if let Some(step) = self.keep_status(owner, &live, sync, now) {
+            return step;
+        }
+        let status = *sync.new_status.take().expect("the status is being written");
+        // Upstream checks neither the UID nor the generation.
+        let mut object = ReplicaSet::clone(&live);
+        object.status = status;
+        sync.request(
+            SyncStage::PuttingStatusAgain,
+            [Request::PutStatus {
+                object: of_kind(self.options.kind, object),
+            }],
+        )
+    }
     /// Notes that a failed write of unknown outcome may have been committed.
     pub(super) fn note_failure(&self, error: &ApiError, kind: Kind, sync: &mut ReplicaSetSync) {
         if error.outcome_is_unknown() {
@@ -454,4 +590,118 @@ fn answer_of(answers: &[Option<Answer>], index: usize) -> &Answer {
     answers[index]
         .as_ref()
         .expect("every request has an answer")
+}
+
+fn is_same_status(object: &ReplicaSet, counts: StatusCounts, terminating: Option<i32>) -> bool {
+    let status = &object.status;
+    status.replicas == counts.replicas
+        && status.fully_labeled_replicas == counts.fully_labeled
+        && status.ready_replicas == counts.ready
+        && status.available_replicas == counts.available
+        && status.terminating_replicas == terminating
+        && status.observed_generation == object.metadata.generation
+}
+
+fn replica_set_of(answer: &AnyObject) -> Arc<ReplicaSet> {
+    as_replica_set(answer).expect("the answer has the kind of the request")
+}
+
+fn failure(answer: Answer) -> ApiError {
+    match answer {
+        Answer::Failed(error) => error,
+        other => panic!("expected a failure or the owner, not {other:?}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use podstorm_objects::Uid;
+    use podstorm_runtime::client::{ApiError, Reason};
+    use podstorm_runtime::driver::Progress;
+
+    use super::super::harness::{Fault, Harness, LOST};
+    use super::Outcome;
+    use crate::policy::Behaviour::{Hardened, Upstream};
+
+    /// Runs a sync that is about to write its status while the object changes.
+    fn overtaken(
+        harness: &mut Harness,
+        change: impl FnOnce(&mut podstorm_objects::ReplicaSet),
+    ) -> Outcome {
+        assert_eq!(harness.begin(), Progress::Waiting);
+        let next = harness.answer_and_resume();
+        assert_eq!(
+            next,
+            Progress::Waiting,
+            "the sync writes the status after the pod"
+        );
+        harness.server.change_owner(change);
+        harness.answer();
+        harness.resume_to_end();
+        harness.driver.sync.outcome().clone()
+    }
+
+    #[test]
+    fn a_status_is_not_written_onto_a_successor() {
+        for behaviour in [Upstream, Hardened] {
+            let mut harness = Harness::new(behaviour, 1);
+            let outcome = overtaken(&mut harness, |owner| {
+                owner.metadata.uid = Uid::from_u128(0xb);
+                owner.status.replicas = 77;
+            });
+            // Upstream writes onto the new object that it has no pods and was observed.
+            assert_eq!(outcome == Outcome::Ok, behaviour == Upstream);
+            let theirs = harness.server.owner.status.replicas == 77;
+            assert_eq!(theirs, behaviour == Hardened);
+            harness.deliver();
+            harness.sync();
+            harness.deliver();
+            assert_eq!(harness.sync(), Outcome::Ok);
+        }
+    }
+
+    #[test]
+    fn a_status_is_not_written_onto_another_generation() {
+        for (behaviour, puts) in [(Upstream, 2), (Hardened, 1)] {
+            let mut harness = Harness::new(behaviour, 1);
+            overtaken(&mut harness, |owner| owner.metadata.generation += 1);
+            assert_eq!(harness.server.calls("put"), puts, "{behaviour:?}");
+        }
+    }
+
+    #[test]
+    fn an_unrelated_conflict_is_retried_with_the_same_status() {
+        let mut harness = Harness::new(Hardened, 1);
+        let before = harness.server.calls("put");
+        let outcome = overtaken(&mut harness, |owner| {
+            owner.metadata.labels = podstorm_objects::Labels::from_pairs([("a", "b")]);
+        });
+        assert_eq!(outcome, Outcome::Ok);
+        assert_eq!(harness.server.calls("put") - before, 2);
+    }
+
+    #[test]
+    fn a_status_with_a_lost_answer_is_not_written_again() {
+        for (behaviour, puts) in [(Upstream, 2), (Hardened, 1)] {
+            let mut harness = Harness::new(behaviour, 1);
+            harness.server.fault("put", 0, LOST);
+            assert_eq!(harness.sync(), Outcome::Ok);
+            assert_eq!(harness.server.calls("put"), puts, "{behaviour:?}");
+            assert_eq!(harness.server.calls("read"), 0);
+        }
+    }
+
+    #[test]
+    fn an_unreadable_object_fails_the_sync() {
+        let mut harness = Harness::new(Hardened, 1);
+        let refuse = |code, reason| Fault::Refuse(ApiError::status(code, reason, "no"));
+        harness
+            .server
+            .fault("put", 0, refuse(409, Reason::Conflict));
+        harness
+            .server
+            .fault("get", 0, refuse(404, Reason::NotFound));
+        assert_ne!(harness.sync(), Outcome::Ok);
+        assert_eq!(harness.server.calls("read"), 0);
+    }
 }

@@ -1,5 +1,5 @@
-//! One sync of one key as a state machine: it requests API calls and receives their answers. This
-//! file has the state; `steps.rs` has the steps.
+//! The state of one sync of one key, which is a state machine: it requests API calls and receives
+//! their answers. `steps.rs` has its steps.
 
 use std::sync::Arc;
 

@@ -6,8 +6,9 @@
 
 use podstorm_tests::tree::{self, Source, root};
 
-/// Maximum length of a source file in lines. A longer file probably holds two ideas.
-const LINES_MAX: usize = 600;
+/// Maximum length of a source file in lines. A longer file probably holds two ideas. The limit leaves
+/// room for one idea whole: an `impl` of one type must not be cut over several files to stay short.
+const LINES_MAX: usize = 900;
 
 /// The folders of the workspace's packages.
 const PACKAGES: [&str; 4] = ["core", "bench", "loadgen", "tests"];
