@@ -276,7 +276,7 @@ impl Time {
             return Ok(Time::of_readable(seconds));
         }
         let mut reader = Reader { text, at: 0 };
-        let local = reader.local()?;
+        let (local, has_day) = reader.local()?;
         let fraction = text.as_bytes().get(reader.at..).unwrap_or_default();
         if let [b'.' | b',', digit, ..] = fraction
             && digit.is_ascii_digit()
@@ -284,7 +284,7 @@ impl Time {
             let digits = fraction[1..].iter().take_while(|it| it.is_ascii_digit());
             reader.at += 1 + digits.count();
         }
-        reader.end(local)
+        reader.end(local, has_day)
     }
 
     /// Like [`read`](Time::read), for a fraction of six digits. Also returns the microseconds.
@@ -294,7 +294,7 @@ impl Time {
     pub fn read_micros(text: &str) -> Result<(Time, u32), TimeError> {
         const FRACTION: &str = ".000000";
         let mut reader = Reader { text, at: 0 };
-        let local = reader.local()?;
+        let (local, has_day) = reader.local()?;
         let fraction = text
             .get(reader.at..)
             .and_then(|it| it.get(..FRACTION.len()));
@@ -303,7 +303,7 @@ impl Time {
         let micros = digits.and_then(|it| it.parse().ok());
         let micros = micros.ok_or_else(|| reader.mismatch(FRACTION))?;
         reader.at += FRACTION.len();
-        Ok((reader.end(local)?, micros))
+        Ok((reader.end(local, has_day)?, micros))
     }
 }
 
@@ -383,7 +383,7 @@ impl Reader<'_> {
     }
 
     /// Reads the offset, `Z` or `+05:30`, which must end the text.
-    fn end(mut self, (local, has_day): (i64, bool)) -> Result<Time, TimeError> {
+    fn end(mut self, local: i64, has_day: bool) -> Result<Time, TimeError> {
         let offset = self.offset()?;
         if self.at < self.text.len() {
             return Err(TimeError(Mismatch::Extra(self.at)));

@@ -45,7 +45,7 @@ pub(super) async fn run(shared: Arc<Shared>, key: KeyId, calls: Calls) -> Result
             seen.map_err(|stale| SyncFailure::new("stale cache", stale.to_string()))?;
             let pods = selected(&service, pods, true, &shared.hasher);
             let (pods, missing) = with_nodes(&service, pods, nodes);
-            write_slices(&shared, (key, &service), &pods, &calls).await?;
+            write_slices(&shared, key, &service, &pods, &calls).await?;
             match missing {
                 None => Ok(End::Forget),
                 Some(message) => Err(SyncFailure::new("node not cached", message)),
@@ -55,7 +55,8 @@ pub(super) async fn run(shared: Arc<Shared>, key: KeyId, calls: Calls) -> Result
             let also_deleting = service.publishes_unready();
             let pods = selected(&service, pods, also_deleting, &shared.hasher);
             let existing = stored.get_named(namespace, &service.meta().name);
-            write_endpoints(&shared, (key, &service), &pods, existing.as_deref(), &calls).await
+            let existing = existing.as_deref();
+            write_endpoints(&shared, key, &service, &pods, existing, &calls).await
         }
     }
 }
@@ -124,7 +125,8 @@ fn with_nodes(
 
 async fn write_slices(
     shared: &Shared,
-    (key, service): (KeyId, &CachedService),
+    key: KeyId,
+    service: &CachedService,
     pods: &[Selected],
     calls: &Calls,
 ) -> Result<(), SyncFailure> {
@@ -146,8 +148,7 @@ async fn write_slices(
     if let Some(seen) = lock(&shared.triggers).get_mut(&key) {
         seen.index = index;
     }
-    let of = (Kind::SERVICE, &**service.object());
-    let Err(problem) = write(plan, key, of, written, calls).await else {
+    let Err(problem) = write(plan, key, service.object(), written, calls).await else {
         return Ok(());
     };
     let text = format!(
@@ -170,7 +171,8 @@ fn own_slices(slices: &Store<CachedSlice>, service: &CachedService) -> Vec<Arc<C
 
 async fn write_endpoints(
     shared: &Shared,
-    (key, service): (KeyId, &CachedService),
+    key: KeyId,
+    service: &CachedService,
     pods: &[Selected],
     existing: Option<&CachedEndpoints>,
     calls: &Calls,

@@ -7,20 +7,20 @@ use podstorm_runtime::intern::KeyId;
 
 use super::slices::Plan;
 
-/// Carries out a plan for the object that owns the slices, and records the versions of the writes.
+/// Carries out a plan for the owner of the slices, and records the versions of the writes.
 ///
 /// # Errors
 /// Stops at the first failed write and returns its error.
 pub(super) async fn write(
     plan: Plan,
     key: KeyId,
-    (kind, object): (Kind, &DynamicObject),
+    owner: &DynamicObject,
     written: &ConsistencyStore<KeyId, 1>,
     calls: &Calls,
 ) -> Result<(), String> {
-    let meta = &object.metadata;
+    let meta = &owner.metadata;
     let failed = |what: String, error: &ApiError| {
-        let (kind, namespace, name) = (kind.name(), &meta.namespace, &meta.name);
+        let (kind, namespace, name) = (owner.kind().name(), &meta.namespace, &meta.name);
         let of = format!("EndpointSlice for {kind} {namespace}/{name}");
         format!("failed to {what} {of}: {}", error.message)
     };

@@ -41,7 +41,7 @@ impl Indexes {
     pub fn of_ordered(indexes: impl IntoIterator<Item = i64>) -> Indexes {
         let mut all = Indexes::default();
         for index in indexes {
-            all.join((index, index));
+            all.join(index, index);
         }
         all
     }
@@ -88,7 +88,8 @@ impl Indexes {
                 (_, Some(_)) => b.next(),
                 (None, None) => return all,
             };
-            all.join(*next.expect("the iterator was peeked"));
+            let (first, last) = *next.expect("the iterator was peeked");
+            all.join(first, last);
         }
     }
 
@@ -113,7 +114,7 @@ impl Indexes {
     }
 
     /// Adds an interval that begins no earlier than the last one.
-    fn join(&mut self, (first, last): (i64, i64)) {
+    fn join(&mut self, first: i64, last: i64) {
         match self.0.last_mut() {
             Some(before) if first <= before.1 + 1 => before.1 = before.1.max(last),
             _ => self.0.push((first, last)),

@@ -116,7 +116,7 @@ impl Ranker {
             let near = piece.near[..piece.kept].iter().copied();
             near.zip(piece.keys[..piece.kept].iter().copied())
         });
-        let (below, tied) = split(near, *cut, (&mut self.below, &mut tied_at));
+        let (below, tied) = split(near, *cut, &mut self.below, &mut tied_at);
         let tied_fields = tied_at[..tied].iter().map(|&at| &fields[at as usize]);
         self.fill_chosen(below, &tied_at[..tied], tied_fields, options, k);
         self.tied = tied_at;

@@ -210,17 +210,19 @@ impl Ranker {
 
         self.reserve(self.keys.len());
         let narrowed = self.bound(k).map_or(0, |bound| self.keep_near(bound));
-        let places = (&mut self.below[..], &mut self.tied[..]);
+        let (below_at, tied_at) = (&mut self.below[..], &mut self.tied[..]);
         let (below, tied) = if narrowed >= k {
             let (_, cut, _) = self.loose_keys[..narrowed].select_nth_unstable(k - 1);
             let near = self.near[..narrowed].iter().copied();
-            split(near.map(|at| (at, self.keys[at as usize])), *cut, places)
+            let near = near.map(|at| (at, self.keys[at as usize]));
+            split(near, *cut, below_at, tied_at)
         } else {
             // There was no bound, or an unlucky sample gave too few candidates.
             let loose_keys = &mut self.loose_keys[..self.keys.len()];
             loose_keys.copy_from_slice(&self.keys);
             let (_, cut, _) = loose_keys.select_nth_unstable(k - 1);
-            split((0u32..).zip(self.keys.iter().copied()), *cut, places)
+            let keys = (0u32..).zip(self.keys.iter().copied());
+            split(keys, *cut, below_at, tied_at)
         };
         let tied_at = std::mem::take(&mut self.tied);
         let tied_fields = at_positions(&tied_at[..tied], fields);
@@ -342,7 +344,8 @@ pub(super) fn bound_place(k: usize, keys: usize) -> usize {
 pub(super) fn split(
     keys: impl Iterator<Item = (u32, u64)>,
     cut: u64,
-    (below_places, tied_places): (&mut [u32], &mut [u32]),
+    below_places: &mut [u32],
+    tied_places: &mut [u32],
 ) -> (usize, usize) {
     let (mut below, mut tied) = (0, 0);
     for (at, key) in keys {

@@ -144,34 +144,26 @@ fn decide(a: Candidate<'_>, b: Candidate<'_>, options: &RankOptions) -> Option<(
         })
         .or_else(|| told_apart(Rule::Colocation, b_rank.cmp(&a_rank)))
         .or_else(|| {
-            let times = (a.ready_time, b.ready_time);
-            decide_by_time(
-                (a, b),
-                times,
-                options,
-                [Rule::ReadyTime, Rule::ReadyTimeUid],
-            )
-            .filter(|_| a.is_ready() && b.is_ready())
+            let rules = [Rule::ReadyTime, Rule::ReadyTimeUid];
+            decide_by_time(a, b, |pod| pod.ready_time, options, rules)
+                .filter(|_| a.is_ready() && b.is_ready())
         })
         .or_else(|| told_apart(Rule::Restarts, b.restarts.cmp(&a.restarts)))
         .or_else(|| {
-            let times = (a.creation_time, b.creation_time);
-            decide_by_time(
-                (a, b),
-                times,
-                options,
-                [Rule::CreationTime, Rule::CreationTimeUid],
-            )
+            let rules = [Rule::CreationTime, Rule::CreationTimeUid];
+            decide_by_time(a, b, |pod| pod.creation_time, options, rules)
         })
 }
 
 /// Applies rule 6 or 8; `None` if the times are equal.
 fn decide_by_time(
-    (a, b): (&RankFields, &RankFields),
-    (a_time, b_time): (Time, Time),
+    a: &RankFields,
+    b: &RankFields,
+    time: impl Fn(&RankFields) -> Time,
     options: &RankOptions,
     [by_time, by_uid]: [Rule; 2],
 ) -> Option<(Rule, Ordering)> {
+    let (a_time, b_time) = (time(a), time(b));
     if a_time == b_time {
         return None;
     }

@@ -164,7 +164,7 @@ impl Controller {
             }
             if sync.may_scale && wanted > 0 {
                 let to_delete = &mut sync.to_delete;
-                self.choose_pods(&members, selector, (wanted, ranked), to_delete, now);
+                self.choose_pods(&members, selector, wanted, ranked, to_delete, now);
             }
             return None;
         }
@@ -177,7 +177,8 @@ impl Controller {
         &self,
         members: &Members,
         selector: &Selector,
-        (wanted, is_ranked): (usize, bool),
+        wanted: usize,
+        is_ranked: bool,
         to_delete: &mut PodsToDelete,
         now: Now,
     ) {

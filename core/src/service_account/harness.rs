@@ -237,7 +237,7 @@ impl Server {
         let text = format!("{verb} {} {namespace}/{name}", kind.name());
         let answered = match self.failing.contains(&*text) {
             true => Err(error(500)),
-            false => self.carry_out(request, (kind, namespace, name)),
+            false => self.carry_out(request, kind, namespace, name),
         };
         let (code, answer) = match answered {
             Ok(answer) => (if verb == "create" { 201 } else { 200 }, answer),
@@ -252,7 +252,9 @@ impl Server {
     fn carry_out(
         &mut self,
         request: &Request,
-        (kind, namespace, name): (Kind, &str, &str),
+        kind: Kind,
+        namespace: &str,
+        name: &str,
     ) -> Result<Answer, ApiError> {
         let stored = self.get(kind, namespace, name).cloned();
         let object = match (request, stored) {

@@ -221,8 +221,7 @@ async fn run(shared: Arc<Shared>, key: KeyId, calls: Calls) -> Result<End, SyncF
     for (reason, text) in mirror.events() {
         calls.report(endpoints, EventType::Warning, reason, text);
     }
-    let of = (Kind::ENDPOINTS, endpoints);
-    let written = write(mirror.plan, key, of, &shared.written, &calls).await;
+    let written = write(mirror.plan, key, endpoints, &shared.written, &calls).await;
     written.map_err(|problem| SyncFailure::new("write failed", problem))?;
     Ok(End::Forget)
 }

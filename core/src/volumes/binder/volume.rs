@@ -29,13 +29,8 @@ pub(super) async fn run(shared: Arc<Shared>, key: KeyId, calls: Calls) -> Result
         return Ok(End::Forget);
     }
     let part = |name: &str| reference[name].as_str().unwrap_or("").to_owned();
-    let claim = find(
-        &shared,
-        (&part("namespace"), &part("name")),
-        &uid.into(),
-        &calls,
-    )
-    .await?;
+    let (namespace, name) = (part("namespace"), part("name"));
+    let claim = find(&shared, &namespace, &name, &uid.into(), &calls).await?;
     let Some(claim) = claim else {
         // The provisioner decides what happens to the volume now.
         if text(&volume, "/status/phase") != "Failed" {
@@ -65,7 +60,8 @@ pub(super) async fn run(shared: Arc<Shared>, key: KeyId, calls: Calls) -> Result
 /// the cache may lag and the consequences of its absence can't be undone.
 async fn find(
     shared: &Shared,
-    (namespace, name): (&str, &str),
+    namespace: &str,
+    name: &str,
     uid: &Uid,
     calls: &Calls,
 ) -> Result<Option<Cached>, SyncFailure> {

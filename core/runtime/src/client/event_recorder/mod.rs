@@ -186,8 +186,7 @@ impl EventRecorder {
         if !self.spam.touch(spam_key, || Bucket::full(now)).accepts(now) {
             return None;
         }
-        let keys = (aggregate_key, field_path);
-        Some(self.write(intent, combined, keys, logged, at))
+        Some(self.write(intent, combined, aggregate_key, field_path, logged, at))
     }
 
     /// Must be called after each successful write, including a create that replaced a patch.
@@ -215,7 +214,8 @@ impl EventRecorder {
         &mut self,
         intent: EventIntent,
         combined: bool,
-        (aggregate_key, field_path): (u128, &str),
+        aggregate_key: u128,
+        field_path: &str,
         logged: Logged,
         at: Now,
     ) -> EventWrite {
