@@ -14,6 +14,7 @@ pub mod namespace;
 mod node;
 pub mod node_lifecycle;
 pub mod pod_gc;
+mod pod_key;
 pub mod policy;
 pub mod ranking;
 pub mod registry;

@@ -35,6 +35,7 @@ use podstorm_runtime::workqueue::RateLimitingQueue;
 
 use crate::cache::{Listed, PodCache, PodChange};
 use crate::controller::ControllerType as _;
+use crate::pod_key::PodKey;
 use cache::{CachedBudget, Caches};
 use selected::SelectedPods;
 use targets::Targets;
@@ -193,11 +194,8 @@ impl AsyncWorkload for Controller {
             return self.0.caches.budgets.name(key);
         }
         let state = self.0.lock();
-        let name = state.targets.name(key).cloned().unwrap_or_default();
-        ObjectKey {
-            namespace: name.0,
-            name: (&*name.1).into(),
-        }
+        let pod = state.targets.pod(key).map(PodKey::to_object_key);
+        pod.unwrap_or_default()
     }
 
     fn queues(&self) -> &[RateLimitingQueue<KeyId>] {
@@ -218,13 +216,8 @@ impl AsyncWorkload for Controller {
         for change in &listed.changes {
             self.pod_changed(change, now);
         }
-        // A list into an empty cache comes in runs.
-        if !listed.runs.is_empty() {
-            let mut pods = Vec::new();
-            self.0.pods.for_each(|pod| pods.push(Arc::clone(pod)));
-            for pod in pods {
-                self.0.apply(None, Some(&pod), now);
-            }
+        for pod in self.0.pods.filled_by(listed) {
+            self.0.apply(None, Some(&pod), now);
         }
     }
 

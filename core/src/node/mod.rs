@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use compact_str::CompactString;
-use podstorm_objects::{Kind, Map, Node, PodSpec, Str, Time};
+use podstorm_objects::{Kind, Map, Node, Pod, PodSpec, Str, Time};
 use podstorm_runtime::client::{Answer, ApiError, Patch, Request};
 use podstorm_runtime::driver::Calls;
 use serde_json::{Value, json};
@@ -25,6 +25,11 @@ pub(crate) const NOT_READY: &str = "node.kubernetes.io/not-ready";
 
 /// The taint of a node that has stopped reporting.
 pub(crate) const UNREACHABLE: &str = "node.kubernetes.io/unreachable";
+
+/// Returns the node to which a pod is bound.
+pub(crate) fn node_of(pod: &Pod) -> Option<&Str> {
+    pod.node_name.as_ref().filter(|name| !name.is_empty())
+}
 
 /// A taint of a node.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -35,6 +35,8 @@ use podstorm_runtime::workqueue::RateLimitingQueue;
 
 use crate::cache::{PodCache, PodChange};
 use crate::controller::ControllerType as _;
+use crate::node::node_of;
+use crate::pod_key::PodKey;
 use health::{Health, Ready};
 use zones::{Zone, ZoneName};
 
@@ -125,7 +127,7 @@ struct State {
     /// The nodes that are not ready and have pods that could not be marked.
     unmarked: BTreeSet<CompactString>,
     /// The pods that were bound to a node while it was not ready, by the node's key.
-    late: BTreeMap<KeyId, Vec<(Str, CompactString)>>,
+    late: BTreeMap<KeyId, Vec<PodKey>>,
 }
 
 impl Controller {
@@ -175,16 +177,10 @@ impl Shared {
         let Some(key) = self.nodes.find("", node) else {
             return;
         };
-        let name = (pod.metadata.namespace.clone(), pod.metadata.name.clone());
-        state.late.entry(key).or_default().push(name);
+        state.late.entry(key).or_default().push(PodKey::of(pod));
         drop(state);
         self.queues[NODES].add(key, now.mono_ns);
     }
-}
-
-/// Returns the node to which a pod is bound.
-fn node_of(pod: &Pod) -> Option<&Str> {
-    pod.node_name.as_ref().filter(|name| !name.is_empty())
 }
 
 /// Wakes a node that was added, changed or listed, for its taints and labels. The next round

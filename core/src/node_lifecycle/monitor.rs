@@ -14,8 +14,8 @@ use podstorm_runtime::workqueue::End;
 
 use super::health::{self, Look, Ready, Renewal};
 use super::zones::{Change, ReadyCounts, Zone, ZoneName, judge, zone_of};
-use super::{LEASES, Shared, node_of, pods, taints};
-use crate::node;
+use super::{LEASES, Shared, pods, taints};
+use crate::node::{self, node_of};
 
 /// The maximum number of attempts to write the status of a silent node in one round, as in
 /// upstream.

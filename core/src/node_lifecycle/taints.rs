@@ -17,7 +17,7 @@ use serde_json::{Map, Value, json};
 use super::health::Ready;
 use super::{Shared, State, TAINTING, pods};
 use crate::node::{
-    self, NO_EXECUTE, NO_SCHEDULE, NOT_READY, Taint, UNREACHABLE, is_tainted, swap_taints,
+    self, NO_EXECUTE, NO_SCHEDULE, NOT_READY, Taint, UNREACHABLE, is_tainted, node_of, swap_taints,
 };
 
 /// The minimum time in ns between two searches for nodes whose turn it is.
@@ -76,9 +76,9 @@ pub(super) async fn run(shared: Arc<Shared>, key: KeyId, calls: Calls) -> Result
     }
     let found = late
         .iter()
-        .filter_map(|(namespace, name)| shared.pods.get(namespace, name));
+        .filter_map(|pod| shared.pods.get(&pod.namespace, &pod.name));
     let found: Vec<_> = found
-        .filter(|pod| super::node_of(pod).is_some_and(|at| **at == *name.as_str()))
+        .filter(|pod| node_of(pod).is_some_and(|at| **at == *name.as_str()))
         .collect();
     if !pods::mark(&calls, &found).await {
         let mut state = shared.lock();

@@ -2,19 +2,18 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use compact_str::CompactString;
 use podstorm_objects::{Pod, PodPhase, Str};
 
-/// The namespace and name of a pod.
-pub(super) type PodName = (Str, CompactString);
+use crate::node::node_of;
+use crate::pod_key::PodKey;
 
 /// The candidates, by reason of deletion.
 #[derive(Debug, Default)]
 pub(super) struct Candidates {
     /// The pods that have ended.
-    pub(super) terminated: BTreeSet<PodName>,
+    pub(super) terminated: BTreeSet<PodKey>,
     /// The pods that are being deleted.
-    pub(super) deleting: BTreeSet<PodName>,
+    pub(super) deleting: BTreeSet<PodKey>,
     /// The number of pods bound to each node; never 0.
     bound: BTreeMap<Str, usize>,
 }
@@ -38,11 +37,6 @@ impl<'a> Facts<'a> {
     }
 }
 
-/// Returns the node to which a pod is bound.
-pub(super) fn node_of(pod: &Pod) -> Option<&Str> {
-    pod.node_name.as_ref().filter(|name| !name.is_empty())
-}
-
 /// Reports whether a change of a pod from `old` to `new` can affect a round.
 pub(super) fn matters(old: Option<&Pod>, new: Option<&Pod>) -> bool {
     old.map(Facts::from_pod) != new.map(Facts::from_pod)
@@ -53,7 +47,6 @@ impl Candidates {
     /// O(log n).
     pub(super) fn apply(&mut self, old: Option<&Pod>, new: Option<&Pod>) {
         let Some(pod) = new.or(old) else { return };
-        let name = || (pod.metadata.namespace.clone(), pod.metadata.name.clone());
         let was = old.map(Facts::from_pod).unwrap_or_default();
         let is = new.map(Facts::from_pod).unwrap_or_default();
         for (set, was, is) in [
@@ -61,8 +54,8 @@ impl Candidates {
             (&mut self.deleting, was.is_deleting, is.is_deleting),
         ] {
             match (was, is) {
-                (false, true) => drop(set.insert(name())),
-                (true, false) => drop(set.remove(&name())),
+                (false, true) => drop(set.insert(PodKey::of(pod))),
+                (true, false) => drop(set.remove(&PodKey::of(pod))),
                 _ => {}
             }
         }

@@ -1,13 +1,14 @@
 //! The reasons and requests for deleting a pod.
 
-use podstorm_objects::{DeleteOptions, Kind, Map, Object, Pod, Time};
-use podstorm_runtime::client::{Patch, Request};
-use serde_json::{Value, json};
+use podstorm_objects::{DeleteOptions, Kind, Map, Pod, Time};
+use podstorm_runtime::client::Request;
 
-use crate::disruption_target::add_condition;
+use crate::disruption_target::{self, Disruption, patch_of_status};
 
-/// The reason and message of the condition of a pod whose node is gone.
-const ORPHANED: (&str, &str) = ("DeletionByPodGC", "PodGC: node no longer exists");
+const ORPHANED: Disruption = Disruption {
+    reason: "DeletionByPodGC",
+    message: "PodGC: node no longer exists",
+};
 
 /// The reason for deleting a pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -43,23 +44,18 @@ pub(super) fn mark(pod: &Pod, reason: Reason, now: Time) -> Option<Request> {
     let generation = pod.metadata.generation;
     let mut status = Map::new();
     if reason == Reason::Orphaned {
-        let stored = pod.to_json();
-        add_condition(&mut status, &stored["status"], generation, ORPHANED, now);
+        disruption_target::mark(&mut status, pod, ORPHANED, now);
     }
     status.insert("phase".into(), "Failed".into());
     let observed = pod.status.rest.get("observedGeneration");
     if observed.and_then(|observed| observed.as_i64()).unwrap_or(0) != generation {
         status.insert("observedGeneration".into(), generation.into());
     }
-    let mut patch = Map::new();
-    let metadata = json!({"uid": pod.metadata.uid.to_string()});
-    patch.insert("metadata".into(), metadata);
-    patch.insert("status".into(), Value::Object(status));
     Some(Request::Patch {
         kind: Kind::POD,
         namespace: pod.metadata.namespace.clone(),
         name: pod.metadata.name.clone(),
-        patch: Box::new(Patch::Strategic(patch)),
+        patch: Box::new(patch_of_status(pod, status)),
         of_status: true,
     })
 }

@@ -10,9 +10,10 @@ use podstorm_runtime::driver::{Calls, SyncFailure};
 use podstorm_runtime::workqueue::End;
 use serde_json::Value;
 
-use super::candidates::{PodName, node_of};
 use super::removal::{self, Reason};
 use super::{QUARANTINE_NS, ROUND_EVERY_NS, Shared, State};
+use crate::node::node_of;
+use crate::pod_key::PodKey;
 
 /// The taint of a node that an operator has declared dead.
 const OUT_OF_SERVICE: &str = "node.kubernetes.io/out-of-service";
@@ -62,7 +63,7 @@ fn find(shared: &Shared, now: Now) -> Found {
         quarantine,
         ..
     } = &mut *state;
-    let get = |(namespace, name): &PodName| shared.pods.get(namespace, name);
+    let get = |pod: &PodKey| shared.pods.get(&pod.namespace, &pod.name);
     let surplus = usize::try_from(shared.threshold)
         .ok()
         .filter(|threshold| *threshold > 0)

@@ -4,14 +4,10 @@
 
 use std::collections::BTreeMap;
 
-use compact_str::CompactString;
-use podstorm_objects::Str;
 use podstorm_runtime::intern::KeyId;
 
 use crate::node::{Taint, Toleration};
-
-/// The namespace and name of a pod.
-pub(super) type PodName = (Str, CompactString);
+use crate::pod_key::{PodKey, PodKeyIds};
 
 /// The key of the sync that records Events. It is never the key of a pod.
 pub(super) const EVENTS: KeyId = KeyId(0);
@@ -61,18 +57,15 @@ enum Eviction {
 /// The evictions by pod, and the pods by queue key.
 #[derive(Debug)]
 pub(super) struct Evictions {
-    by_pod: BTreeMap<PodName, Eviction>,
-    /// The names by key; `None` for a free key and for the key of Events.
-    names: Vec<Option<PodName>>,
-    free: Vec<KeyId>,
+    by_pod: BTreeMap<PodKey, Eviction>,
+    keys: PodKeyIds,
 }
 
 impl Default for Evictions {
     fn default() -> Evictions {
         Evictions {
             by_pod: BTreeMap::new(),
-            names: vec![None],
-            free: Vec::new(),
+            keys: PodKeyIds::after(EVENTS),
         }
     }
 }
@@ -89,7 +82,7 @@ pub(super) struct Decision {
 impl Evictions {
     /// Decides about a pod on a node with taints. A scheduled eviction keeps its time if the taints
     /// change: the time since the pod was first tainted counts.
-    pub(super) fn decide(&mut self, pod: &PodName, tolerated: Tolerated, now_ns: i64) -> Decision {
+    pub(super) fn decide(&mut self, pod: &PodKey, tolerated: Tolerated, now_ns: i64) -> Decision {
         let after_ns = match tolerated {
             Tolerated::Not => {
                 let is_cancelled = self.cancel(pod);
@@ -125,7 +118,7 @@ impl Evictions {
 
     fn schedule(
         &mut self,
-        pod: &PodName,
+        pod: &PodKey,
         since_ns: i64,
         due_ns: i64,
         now_ns: i64,
@@ -133,11 +126,7 @@ impl Evictions {
         if self.by_pod.contains_key(pod) {
             return None;
         }
-        let key = self.free.pop().unwrap_or_else(|| {
-            self.names.push(None);
-            KeyId(u32::try_from(self.names.len() - 1).expect("the number of pods fits 32 bits"))
-        });
-        self.names[key.index()] = Some(pod.clone());
+        let key = self.keys.assign(pod.clone());
         let scheduled = Eviction::Scheduled {
             key,
             since_ns,
@@ -148,24 +137,19 @@ impl Evictions {
     }
 
     /// Forgets the eviction of a pod. Returns whether it was still pending.
-    pub(super) fn cancel(&mut self, pod: &PodName) -> bool {
+    pub(super) fn cancel(&mut self, pod: &PodKey) -> bool {
         match self.by_pod.remove(pod) {
             Some(Eviction::Scheduled { key, .. }) => {
-                self.release(key);
+                self.keys.free(key);
                 true
             }
             Some(Eviction::Done) | None => false,
         }
     }
 
-    fn release(&mut self, key: KeyId) {
-        self.names[key.index()] = None;
-        self.free.push(key);
-    }
-
     /// Returns the pod of a key and the time of its deletion; `None` for a free key.
-    pub(super) fn scheduled(&self, key: KeyId) -> Option<(PodName, i64)> {
-        let pod = self.names.get(key.index())?.clone()?;
+    pub(super) fn scheduled(&self, key: KeyId) -> Option<(PodKey, i64)> {
+        let pod = self.keys.pod(key)?.clone();
         match self.by_pod.get(&pod) {
             Some(Eviction::Scheduled { due_ns, .. }) => Some((pod, *due_ns)),
             Some(Eviction::Done) | None => None,
@@ -173,13 +157,13 @@ impl Evictions {
     }
 
     /// Returns the pod of a key, if it has one.
-    pub(super) fn pod(&self, key: KeyId) -> Option<&PodName> {
-        self.names.get(key.index())?.as_ref()
+    pub(super) fn pod(&self, key: KeyId) -> Option<&PodKey> {
+        self.keys.pod(key)
     }
 
     /// Ends the eviction of a pod, done or failed for good. Leaves an eviction that was cancelled
     /// meanwhile.
-    pub(super) fn finish(&mut self, key: KeyId, pod: &PodName, is_done: bool) {
+    pub(super) fn finish(&mut self, key: KeyId, pod: &PodKey, is_done: bool) {
         let is_its = matches!(self.by_pod.get(pod),
             Some(Eviction::Scheduled { key: of, .. }) if *of == key);
         if !is_its {

@@ -31,8 +31,9 @@ use podstorm_runtime::workqueue::RateLimitingQueue;
 
 use crate::cache::{Listed, PodCache, PodChange};
 use crate::controller::ControllerType as _;
-use crate::node::{self, NO_EXECUTE, Taint};
-use evictions::{EVENTS, Evictions, PodName, Tolerated};
+use crate::node::{self, NO_EXECUTE, Taint, node_of};
+use crate::pod_key::PodKey;
+use evictions::{EVENTS, Evictions, Tolerated};
 
 pub use row::TaintEviction;
 
@@ -77,21 +78,12 @@ impl Controller {
     }
 }
 
-/// Returns the node to which a pod is bound.
-fn node_of(pod: &Pod) -> Option<&Str> {
-    pod.node_name.as_ref().filter(|name| !name.is_empty())
-}
-
-fn name_of(pod: &Pod) -> PodName {
-    (pod.metadata.namespace.clone(), pod.metadata.name.clone())
-}
-
-/// Builds an Event about a pod. As in upstream, its reference has no UID.
-fn event(pod: &PodName, text: String) -> EventIntent {
+/// Builds an Event about a pod. As upstream, its reference has no UID.
+fn event(pod: &PodKey, text: String) -> EventIntent {
     let reference = ObjectReference {
         kind: Kind::POD,
-        namespace: pod.0.clone(),
-        name: pod.1.clone(),
+        namespace: pod.namespace.clone(),
+        name: pod.name.clone(),
         uid: Uid::default(),
         resource_version: Default::default(),
     };
@@ -126,7 +118,7 @@ impl Shared {
             }
         });
         // The cache is unordered.
-        pods.sort_by_cached_key(|pod| name_of(pod));
+        pods.sort_by_cached_key(|pod| PodKey::of(pod));
         for pod in pods {
             self.decide(&pod, &taints, now);
         }
@@ -138,7 +130,7 @@ impl Shared {
             true => Tolerated::Always,
             false => Tolerated::new(taints, &node::tolerations(&pod.spec)),
         };
-        let name = name_of(pod);
+        let name = PodKey::of(pod);
         let mut state = self.lock();
         let decision = state.evictions.decide(&name, tolerated, now.mono_ns);
         if decision.is_cancelled {
@@ -150,8 +142,8 @@ impl Shared {
         }
     }
 
-    fn cancelled(&self, state: &mut State, pod: &PodName, now: Now) {
-        let text = format!("Cancelling deletion of Pod {}/{}", pod.0, pod.1);
+    fn cancelled(&self, state: &mut State, pod: &PodKey, now: Now) {
+        let text = format!("Cancelling deletion of Pod {pod}");
         state.events.push(event(pod, text));
         self.queue.add(EVENTS, now.mono_ns);
     }
@@ -173,7 +165,7 @@ impl Shared {
     }
 
     fn gone(&self, pod: &Pod, now: Now) {
-        let name = name_of(pod);
+        let name = PodKey::of(pod);
         let mut state = self.lock();
         if state.evictions.cancel(&name) {
             self.cancelled(&mut state, &name, now);
@@ -209,13 +201,12 @@ impl Handler<Arc<Node>> for Shared {
 impl AsyncWorkload for Controller {
     fn name(&self, _: usize, key: KeyId) -> ObjectKey {
         let state = self.0.lock();
-        let (namespace, name) = match state.evictions.pod(key) {
-            Some(pod) => pod.clone(),
-            None => (Str::default(), "events".into()),
-        };
-        ObjectKey {
-            namespace,
-            name: (&*name).into(),
+        match state.evictions.pod(key) {
+            Some(pod) => pod.to_object_key(),
+            None => ObjectKey {
+                namespace: Str::default(),
+                name: "events".into(),
+            },
         }
     }
 
@@ -234,14 +225,10 @@ impl AsyncWorkload for Controller {
         for change in &listed.changes {
             self.pod_changed(change, now);
         }
-        // A list into an empty cache comes in runs.
-        if !listed.runs.is_empty() {
-            let mut pods = Vec::new();
-            self.0.pods.for_each(|pod| pods.push(Arc::clone(pod)));
-            pods.sort_by_cached_key(|pod| name_of(pod));
-            for pod in pods {
-                self.0.changed(None, &pod, now);
-            }
+        let mut pods = self.0.pods.filled_by(listed);
+        pods.sort_by_cached_key(|pod| PodKey::of(pod));
+        for pod in pods {
+            self.0.changed(None, &pod, now);
         }
     }
 

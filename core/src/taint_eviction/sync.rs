@@ -4,25 +4,22 @@
 
 use std::sync::Arc;
 
-use podstorm_objects::{ApiError, Kind, Map, Object, Pod};
-use podstorm_runtime::client::Patch;
+use podstorm_objects::{ApiError, Kind, Map, Pod};
 use podstorm_runtime::driver::{Calls, SyncFailure};
 use podstorm_runtime::intern::KeyId;
 use podstorm_runtime::workqueue::End;
-use serde_json::{Value, json};
 
-use super::evictions::PodName;
 use super::{Shared, event};
-use crate::disruption_target::add_condition;
+use crate::disruption_target::{Disruption, mark, patch_of_status};
+use crate::pod_key::PodKey;
 
 /// The maximum number of attempts to delete a pod, as in upstream.
 const ATTEMPTS: usize = 5;
 
-/// The reason and message of the condition.
-const TAINTED: (&str, &str) = (
-    "DeletionByTaintManager",
-    "Taint manager: deleting due to NoExecute taint",
-);
+const TAINTED: Disruption = Disruption {
+    reason: "DeletionByTaintManager",
+    message: "Taint manager: deleting due to NoExecute taint",
+};
 
 /// Records the pending Events, and evicts the pod of the key if it is due.
 pub(super) async fn run(shared: Arc<Shared>, key: KeyId, calls: Calls) -> Result<End, SyncFailure> {
@@ -36,7 +33,7 @@ pub(super) async fn run(shared: Arc<Shared>, key: KeyId, calls: Calls) -> Result
     if left_ns > 0 {
         return Ok(End::After(left_ns));
     }
-    let text = format!("Marking for deletion Pod {}/{}", pod.0, pod.1);
+    let text = format!("Marking for deletion Pod {pod}");
     calls.event(event(&pod, text));
     let mut outcome = evict(&calls, &pod).await;
     for _ in 1..ATTEMPTS {
@@ -58,19 +55,12 @@ pub(super) async fn run(shared: Arc<Shared>, key: KeyId, calls: Calls) -> Result
     }
 }
 
-async fn evict(calls: &Calls, (namespace, name): &PodName) -> Result<(), ApiError> {
-    let pod: Arc<Pod> = calls.get(Kind::POD, namespace, name).await?;
+async fn evict(calls: &Calls, pod: &PodKey) -> Result<(), ApiError> {
+    let pod: Arc<Pod> = calls.get(Kind::POD, &pod.namespace, &pod.name).await?;
     let mut status = Map::new();
-    let stored = pod.to_json();
-    let now = calls.now().wall();
-    let generation = pod.metadata.generation;
-    add_condition(&mut status, &stored["status"], generation, TAINTED, now);
+    mark(&mut status, &pod, TAINTED, calls.now().wall());
     if !status.is_empty() {
-        let mut patch = Map::new();
-        let metadata = json!({"uid": pod.metadata.uid.to_string()});
-        patch.insert("metadata".into(), metadata);
-        patch.insert("status".into(), Value::Object(status));
-        let patch = Patch::Strategic(patch);
+        let patch = patch_of_status(&pod, status);
         calls.patch(Kind::POD, &pod.metadata, patch, true).await?;
     }
     calls.delete(Kind::POD, &pod.metadata, None).await

@@ -84,7 +84,7 @@ impl DenseKey for KeyId {
 }
 
 /// The namespace and name of an object, shown as `namespace/name`.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ObjectKey {
     /// The namespace; empty for cluster-scoped objects.
     pub namespace: Str,

@@ -165,13 +165,8 @@ impl AsyncWorkload for PodVolumes {
         for change in &listed.changes {
             self.pod_changed(change, now);
         }
-        // A list into an empty cache comes in runs.
-        if !listed.runs.is_empty() {
-            let mut pods = Vec::new();
-            self.0.pods.for_each(|pod| pods.push(Arc::clone(pod)));
-            for pod in pods {
-                self.0.pod_changed(None, Some(&pod), now);
-            }
+        for pod in self.0.pods.filled_by(listed) {
+            self.0.pod_changed(None, Some(&pod), now);
         }
     }
 

@@ -97,6 +97,16 @@ impl PodCache {
         listed
     }
 
+    /// Returns all pods if this list came into an empty cache, for handlers that take pods one by
+    /// one instead of in runs; otherwise none. In no particular order. O(pods).
+    pub fn filled_by(&self, listed: &Listed) -> Vec<Arc<Pod>> {
+        let mut pods = Vec::new();
+        if !listed.runs.is_empty() {
+            self.for_each(|pod| pods.push(Arc::clone(pod)));
+        }
+        pods
+    }
+
     fn merge(&self, items: Vec<Arc<Pod>>) -> Vec<PodChange> {
         let mut gone: Vec<Arc<Pod>> = Vec::new();
         {
