@@ -59,9 +59,7 @@ impl DeploymentSync<'_> {
             writes = true;
         }
         if writes {
-            self.put_status()
-                .await
-                .map_err(SyncStep::Status.failure())?;
+            self.put_status().await?;
         }
         Ok(new)
     }
@@ -100,9 +98,7 @@ impl DeploymentSync<'_> {
             writes = true;
         }
         if writes {
-            self.put_status()
-                .await
-                .map_err(SyncStep::Status.failure())?;
+            self.put_status().await?;
         }
         Ok(new)
     }

@@ -4,9 +4,7 @@
 
 use std::sync::Arc;
 
-use podstorm_objects::{
-    ApiError, Deployment, DeploymentCondition, DeploymentStatus, ReplicaSet, Rest,
-};
+use podstorm_objects::{Deployment, DeploymentCondition, DeploymentStatus, ReplicaSet, Rest};
 use podstorm_runtime::client::{Answer, Request};
 use podstorm_runtime::driver::SyncFailure;
 
@@ -102,10 +100,7 @@ impl DeploymentSync<'_> {
             return Ok(());
         }
         self.deployment_mut().status = status;
-        self.put_status()
-            .await
-            .map(drop)
-            .map_err(SyncStep::Status.failure())
+        self.put_status().await
     }
 
     /// Writes the status, including the rollout's progress, if it has changed. Otherwise schedules
@@ -119,10 +114,7 @@ impl DeploymentSync<'_> {
             return Ok(());
         }
         self.deployment_mut().status = status;
-        self.put_status()
-            .await
-            .map(drop)
-            .map_err(SyncStep::Status.failure())
+        self.put_status().await
     }
 
     fn tell_progress(&self, status: &mut DeploymentStatus, sets: &Sets) {
@@ -214,10 +206,10 @@ impl DeploymentSync<'_> {
     }
 
     /// Writes the Deployment's status as the sync has computed it.
-    pub(super) async fn put_status(&self) -> Result<(), ApiError> {
+    pub(super) async fn put_status(&self) -> Result<(), SyncFailure> {
         let object = Arc::new(self.deployment.to_untyped());
         match self.calls.request(Request::PutStatus { object }).await {
-            Answer::Failed(error) => Err(error),
+            Answer::Failed(error) => Err(SyncStep::Status.failure()(error)),
             _ => Ok(()),
         }
     }

@@ -282,7 +282,7 @@ impl DeploymentSync<'_> {
             (false, true) => self.set_progressing("Unknown", RESUMED, "Deployment is resumed"),
             _ => return Ok(()),
         }
-        self.put_status().await.map_err(SyncStep::Status.failure())
+        self.put_status().await
     }
 
     /// Returns the Deployment for changes that later steps and writes see.
