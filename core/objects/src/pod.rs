@@ -7,8 +7,8 @@ use serde_json::Value;
 use smallvec::SmallVec;
 
 use super::{
-    Address, ConditionStatus, ConditionType, ContainerStatuses, Hostname, ObjectMeta, PackedTime,
-    PodConditions, Rest, Str, Time, TokenVolume,
+    Address, ConditionStatus, ConditionType, ContainerStatus, ContainerStatuses, Hostname,
+    ObjectMeta, PackedTime, PodConditions, Rest, Str, Time, TokenVolume,
 };
 
 /// Most objects are pods, and most pods are held three times: in the store, in the log of changes,
@@ -157,6 +157,21 @@ pub struct PodStatus {
     pub rest: Rest,
 }
 
+impl PodStatus {
+    /// Returns the statuses of the init containers, sidecars included.
+    #[inline]
+    pub fn init_statuses(&self) -> impl Iterator<Item = &ContainerStatus> {
+        let statuses = self.init_container_statuses.iter();
+        statuses.flat_map(|statuses| statuses.iter())
+    }
+
+    /// Returns the statuses of all containers: the regular ones, then the init containers.
+    #[inline]
+    pub fn all_statuses(&self) -> impl Iterator<Item = &ContainerStatus> {
+        self.container_statuses.iter().chain(self.init_statuses())
+    }
+}
+
 /// The members that a kubelet writes when it starts a pod: `startTime` and `hostIP`, later `podIP`,
 /// and the lists of these addresses, with one entry each. Pods with equal values share them.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -201,6 +216,16 @@ impl Pod {
     /// back. The informer applies this transform once, when a pod enters the cache.
     pub fn strip_for_cache(&mut self) {
         self.metadata.strip_for_cache();
+    }
+
+    /// Returns the statuses of the sidecars: init containers that run as long as the pod. O(init
+    /// containers squared).
+    #[inline]
+    pub fn sidecar_statuses(&self) -> impl Iterator<Item = &ContainerStatus> {
+        let specs = &self.spec.init_containers;
+        let is_sidecar = |name: &str| specs.iter().any(|it| it.is_sidecar && *it.name == *name);
+        let statuses = self.status.init_statuses();
+        statuses.filter(move |status| is_sidecar(&status.name))
     }
 
     /// Reports whether the pod counts as a replica: neither ended nor being deleted.

@@ -71,21 +71,12 @@ pub fn finish_time(pod: &Pod) -> Time {
         last = ended.map(|at| last.map_or(at, |last| if after(at, last) { at } else { last }));
         ended.is_some()
     };
-    let regular = status.container_statuses.iter();
-    for container in regular {
+    for container in &status.container_statuses {
         if !fold(terminations(container).finished) {
             break;
         }
     }
-    let init = status
-        .init_container_statuses
-        .iter()
-        .flat_map(|all| all.iter());
-    let sidecars = init.filter(|container| {
-        let mut specs = pod.spec.init_containers.iter();
-        specs.any(|spec| spec.name == container.name && spec.is_sidecar)
-    });
-    for container in sidecars {
+    for container in pod.sidecar_statuses() {
         if !fold(terminations(container).finished) {
             break;
         }

@@ -134,13 +134,7 @@ impl Shared {
         if run.not_deleting == 0 || run.owned_pods.is_orphans() {
             return;
         }
-        let first = run
-            .owned_pods
-            .lock()
-            .iter()
-            .next()
-            .map(|(pod, _)| Arc::clone(pod));
-        if let Some((key, _)) = first.and_then(|pod| self.resolve(&pod.metadata)) {
+        if let Some((key, _)) = run.any_pod().and_then(|pod| self.resolve(&pod.metadata)) {
             let added = i64::from(run.not_deleting);
             self.expectations.creations_observed(key, added);
             self.add_after(key, self.options.batch_ns, now);

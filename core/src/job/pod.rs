@@ -235,18 +235,14 @@ impl Rank {
         let age = |time: Time| -time.unix_seconds().unwrap_or(i64::MAX);
         let most = |counts: &mut dyn Iterator<Item = i32>| -i64::from(counts.max().unwrap_or(0));
         let regular = most(&mut status.container_statuses.iter().map(|it| it.restart_count));
-        let init = status.init_container_statuses.iter();
-        let sidecars = init.flat_map(|all| all.iter()).filter(|container| {
-            let mut specs = pod.spec.init_containers.iter();
-            specs.any(|spec| spec.name == container.name && spec.is_sidecar)
-        });
+        let mut sidecars = pod.sidecar_statuses().map(|it| it.restart_count);
         Rank([
             i64::from(pod.node_name.is_some()),
             phase,
             i64::from(is_ready),
             if is_ready { age(pod.ready_time()) } else { 0 },
             regular,
-            most(&mut sidecars.map(|it| it.restart_count)),
+            most(&mut sidecars),
             age(pod.metadata.creation_timestamp),
         ])
     }
@@ -260,12 +256,7 @@ impl Rank {
 
 /// Returns the total number of restarts of a pod's containers.
 pub(super) fn restarts(pod: &Pod) -> i64 {
-    let status = &pod.status;
-    let init = status.init_container_statuses.iter();
-    let all = status
-        .container_statuses
-        .iter()
-        .chain(init.flat_map(|all| all.iter()));
+    let all = pod.status.all_statuses();
     all.map(|container| i64::from(container.restart_count))
         .sum()
 }

@@ -3,7 +3,7 @@
 //!
 //! Source: `pod_failure_policy.go` and `success_policy.go` of Kubernetes' `pkg/controller/job`.
 
-use podstorm_objects::Pod;
+use podstorm_objects::{ContainerStatus, Pod};
 use serde_json::Value;
 
 use super::indexes::Indexes;
@@ -130,14 +130,9 @@ impl FailureMatch {
                 is_in,
                 values,
             } => {
-                let status = &pod.status;
-                let init = status.init_container_statuses.iter();
-                let all = status
-                    .container_statuses
-                    .iter()
-                    .chain(init.flat_map(|all| all.iter()));
-                let named =
-                    all.filter(|it| container.as_ref().is_none_or(|name| it.name == **name));
+                let is_named =
+                    |it: &&ContainerStatus| container.as_ref().is_none_or(|name| it.name == **name);
+                let named = pod.status.all_statuses().filter(is_named);
                 let mut failed = named.filter_map(|it| {
                     let code = terminations(it).exit_code.filter(|code| *code != 0)?;
                     Some((&it.name, code))

@@ -162,15 +162,7 @@ fn container_restarts(pod: &Pod) -> u64 {
 }
 
 fn sidecar_restarts(pod: &Pod) -> u64 {
-    let statuses = pod.status.init_container_statuses.iter();
-    let statuses = statuses.flat_map(|statuses| statuses.iter());
-    let init = &pod.spec.init_containers;
-    let is_sidecar = |name: &str| init.iter().any(|it| it.is_sidecar && *it.name == *name);
-    most(
-        statuses
-            .filter(|status| is_sidecar(&status.name))
-            .map(|status| status.restart_count),
-    )
+    most(pod.sidecar_statuses().map(|status| status.restart_count))
 }
 
 fn most(counts: impl Iterator<Item = i32>) -> u64 {

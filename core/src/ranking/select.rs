@@ -82,8 +82,7 @@ fn partition<T: Copy>(
 
 /// Returns an item from about the middle.
 fn pivot<T: Copy>(items: &[T], compare: &impl Fn(&T, &T) -> Ordering) -> T {
-    let median = |low: usize, middle: usize, high: usize| {
-        let (a, b, c) = (items[low], items[middle], items[high]);
+    let median = |a: T, b: T, c: T| {
         let (low, high) = if compare(&b, &a).is_lt() {
             (b, a)
         } else {
@@ -99,25 +98,14 @@ fn pivot<T: Copy>(items: &[T], compare: &impl Fn(&T, &T) -> Ordering) -> T {
     };
     let eighth = items.len() / 8;
     if items.len() < NINTHER_MIN {
-        return median(eighth, 4 * eighth, 7 * eighth);
+        return median(items[eighth], items[4 * eighth], items[7 * eighth]);
     }
-    let medians = [1, 4, 7].map(|at| {
+    let [a, b, c] = [1, 4, 7].map(|at| {
         let middle = at * eighth;
-        median(middle - eighth / 2, middle, middle + eighth / 2)
+        let (low, high) = (middle - eighth / 2, middle + eighth / 2);
+        median(items[low], items[middle], items[high])
     });
-    let [a, b, c] = medians;
-    let (low, high) = if compare(&b, &a).is_lt() {
-        (b, a)
-    } else {
-        (a, b)
-    };
-    if compare(&c, &low).is_lt() {
-        low
-    } else if compare(&c, &high).is_lt() {
-        c
-    } else {
-        high
-    }
+    median(a, b, c)
 }
 
 fn insertion_sort<T: Copy>(items: &mut [T], compare: &impl Fn(&T, &T) -> Ordering) {

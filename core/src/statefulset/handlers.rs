@@ -3,8 +3,6 @@
 //!
 //! Source: the event handlers in Kubernetes' `pkg/controller/statefulset`.
 
-use std::sync::Arc;
-
 use podstorm_objects::{Kind, Now, ObjectMeta, Pod};
 use podstorm_runtime::cache::{PodChange, PodRun};
 use podstorm_runtime::informer::Handler;
@@ -42,7 +40,7 @@ impl Shared {
     /// Handles a change of a pod.
     pub(super) fn pod_changed(&self, change: &PodChange, now: Now) {
         match &change.old {
-            _ if change.deleted => self.pod_deleted(&change.new.metadata, now),
+            _ if change.deleted => self.wake_owner(&change.new.metadata, now),
             None => self.pod_added(&change.new, now),
             Some(old) => self.pod_updated(old, &change.new, now),
         }
@@ -53,20 +51,18 @@ impl Shared {
         for pod in &run.others {
             self.pod_added(pod, now);
         }
-        if run.not_deleting > 0 && run.owned_pods.owner_kind() == Some(Kind::STATEFUL_SET.name()) {
-            let pods = run.owned_pods.lock();
-            let first = pods.iter().next().map(|(pod, _)| Arc::clone(pod));
-            drop(pods);
-            if let Some((key, _)) = first.and_then(|pod| self.resolve(&pod.metadata)) {
-                self.add(key, now);
-            }
+        if run.not_deleting > 0
+            && run.owned_pods.owner_kind() == Some(Kind::STATEFUL_SET.name())
+            && let Some(pod) = run.any_pod()
+        {
+            self.wake_owner(&pod.metadata, now);
         }
     }
 
     fn pod_added(&self, pod: &Pod, now: Now) {
         let meta = &pod.metadata;
         if meta.is_deleting() || meta.controller().is_some() {
-            self.pod_deleted(meta, now);
+            self.wake_owner(meta, now);
         } else {
             self.add_matching(meta, now);
         }
@@ -78,8 +74,8 @@ impl Shared {
             return;
         }
         let is_moved = was.controller() != is.controller();
-        if is_moved && let Some((key, _)) = self.resolve(was) {
-            self.add(key, now);
+        if is_moved {
+            self.wake_owner(was, now);
         }
         if is.controller().is_some() {
             let Some((key, set)) = self.resolve(is) else {
@@ -96,7 +92,7 @@ impl Shared {
     }
 
     /// Wakes the set that controls a pod.
-    fn pod_deleted(&self, pod: &ObjectMeta, now: Now) {
+    fn wake_owner(&self, pod: &ObjectMeta, now: Now) {
         if let Some((key, _)) = self.resolve(pod) {
             self.add(key, now);
         }

@@ -46,6 +46,11 @@ fn text<'o>(object: &'o DynamicObject, path: &str) -> &'o str {
     at(object, path).as_str().unwrap_or("")
 }
 
+/// Reports whether an object must get or lose the finalizer of its protection.
+fn awaits_finalizer(object: &DynamicObject, name: &str) -> bool {
+    object.metadata.is_deleting() || !object.metadata.has_finalizer(name)
+}
+
 /// Adds or removes a finalizer at the cached version. An object that is gone needs neither.
 async fn put_finalizer(
     object: &DynamicObject,

@@ -159,9 +159,7 @@ impl DeploymentStatus {
         out.put_number("availableReplicas", self.available_replicas.into());
         out.put_number("unavailableReplicas", self.unavailable_replicas.into());
         out.put_some("terminatingReplicas", self.terminating_replicas);
-        out.put_list("conditions", &self.conditions, |out, condition| {
-            out.object(|out| condition.write(out));
-        });
+        out.put_objects("conditions", &self.conditions, |out, it| it.write(out));
         out.put_some("collisionCount", self.collision_count);
         out.put_rest(&self.rest);
     }

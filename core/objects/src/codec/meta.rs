@@ -77,8 +77,8 @@ impl ObjectMeta {
         );
         out.put_labels("labels", &self.labels);
         out.put_labels("annotations", &self.annotations);
-        out.put_list("ownerReferences", &self.owner_references, |out, owner| {
-            out.object(|out| owner.write(out));
+        out.put_objects("ownerReferences", &self.owner_references, |out, it| {
+            it.write(out)
         });
         out.put_list("finalizers", self.finalizers(), |out, name| out.text(name));
         out.put_rest(&self.rest);

@@ -54,19 +54,12 @@ impl PodStatus {
             started.write(out);
         }
         out.put_text("phase", self.phase.as_str().unwrap_or(""));
-        out.put_list("conditions", self.conditions.iter(), |out, condition| {
-            out.object(|out| condition.write(out));
+        out.put_objects("conditions", self.conditions.iter(), |out, it| {
+            it.write(out)
         });
-        let status = |out: &mut Writer, status: &ContainerStatus| {
-            out.object(|out| status.write(out));
-        };
-        out.put_list("containerStatuses", &self.container_statuses, status);
-        let init = self.init_container_statuses.iter();
-        out.put_list(
-            "initContainerStatuses",
-            init.flat_map(|statuses| statuses.iter()),
-            status,
-        );
+        let status = |out: &mut Writer, status: &ContainerStatus| status.write(out);
+        out.put_objects("containerStatuses", &self.container_statuses, status);
+        out.put_objects("initContainerStatuses", self.init_statuses(), status);
         // An unread member stays in `rest` when its typed member is set later. The typed member
         // then takes precedence.
         let of_start = |member| self.started.as_ref().map(|_| member);
@@ -123,8 +116,8 @@ impl PodStart {
         ];
         for (one, list, address) in addresses.into_iter().filter(|it| !it.2.is_empty()) {
             out.put_shown(one, address);
-            out.put_list(list, [address], |out, address| {
-                out.object(|out| out.put_shown("ip", address));
+            out.put_objects(list, [address], |out, address| {
+                out.put_shown("ip", address);
             });
         }
         out.put_time("startTime", self.time);

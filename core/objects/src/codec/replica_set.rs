@@ -130,9 +130,7 @@ impl ReplicaSetStatus {
         out.put_number("availableReplicas", self.available_replicas.into());
         out.put_some("terminatingReplicas", self.terminating_replicas);
         out.put_number("observedGeneration", self.observed_generation);
-        out.put_list("conditions", &self.conditions, |out, condition| {
-            out.object(|out| condition.write(out));
-        });
+        out.put_objects("conditions", &self.conditions, |out, it| it.write(out));
         out.put_rest(&self.rest);
     }
 }

@@ -38,8 +38,8 @@ impl LabelSelector {
 
     pub(super) fn write(&self, out: &mut Writer) {
         out.put_labels("matchLabels", &self.match_labels);
-        out.put_list("matchExpressions", &*self.match_expressions, |out, it| {
-            out.object(|out| it.write(out));
+        out.put_objects("matchExpressions", &*self.match_expressions, |out, it| {
+            it.write(out)
         });
     }
 }

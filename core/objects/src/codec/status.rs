@@ -32,9 +32,7 @@ impl ApiError {
                 out.put_text("group", &details.group);
                 out.put_text("kind", &details.kind);
                 out.put_text("uid", &details.uid);
-                out.put_list("causes", &details.causes, |out, cause| {
-                    out.object(|out| cause.write(out));
-                });
+                out.put_objects("causes", &details.causes, |out, it| it.write(out));
                 out.put_number("retryAfterSeconds", details.retry_after_seconds.into());
             };
             match details.continue_token.is_empty() {

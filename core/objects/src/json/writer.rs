@@ -282,7 +282,17 @@ impl Writer {
         }
     }
 
-    /// Puts a member with the object whose members `write` puts, unless the object is empty.
+    /// Puts a list of objects, each with the members that `write` puts, unless it is empty.
+    pub(crate) fn put_objects<T>(
+        &mut self,
+        name: &'static str,
+        items: impl IntoIterator<Item = T>,
+        write: impl Fn(&mut Writer, T),
+    ) {
+        self.put_list(name, items, |out, item| out.object(|out| write(out, item)));
+    }
+
+    /// Puts an object with the members that `write` puts, unless there are none.
     pub fn put_object(&mut self, name: &'static str, write: impl FnOnce(&mut Writer)) {
         let before = self.len();
         self.member(name, |out| out.object(write));

@@ -14,7 +14,7 @@ use podstorm_runtime::row::{ControllerRow, Pods, Write};
 use podstorm_runtime::store::{Change, Keyed, Store};
 use podstorm_runtime::workqueue::{End, QueueRow, RateLimitingQueue, Workers};
 
-use super::{Cached, put_finalizer};
+use super::{Cached, awaits_finalizer, put_finalizer};
 use crate::cache::{Listed, PodCache, PodChange};
 use crate::controller::{ControllerType, Setup};
 
@@ -112,9 +112,8 @@ impl Shared {
 
 impl Handler<Cached> for Shared {
     fn handle(&self, change: &Change<Cached>, now: Now) {
-        let held = change.new.as_ref();
-        if held.is_some_and(|it| it.metadata.is_deleting() || !it.metadata.has_finalizer(FINALIZER))
-        {
+        let new = change.new.as_ref();
+        if new.is_some_and(|new| awaits_finalizer(new, FINALIZER)) {
             self.queue.add(change.key, now.mono_ns);
         }
     }

@@ -10,7 +10,7 @@ use podstorm_runtime::row::{ControllerRow, Write};
 use podstorm_runtime::store::{Change, Keyed, Store};
 use podstorm_runtime::workqueue::{End, QueueRow, RateLimitingQueue, Workers};
 
-use super::{Cached, put_finalizer, text};
+use super::{Cached, awaits_finalizer, put_finalizer, text};
 use crate::controller::{ControllerType, Setup};
 
 const FINALIZER: &str = "kubernetes.io/pv-protection";
@@ -59,9 +59,8 @@ impl ControllerType for PersistentVolumeProtection {
 
 impl Handler<Cached> for Shared {
     fn handle(&self, change: &Change<Cached>, now: Now) {
-        let held = change.new.as_ref();
-        if held.is_some_and(|it| it.metadata.is_deleting() || !it.metadata.has_finalizer(FINALIZER))
-        {
+        let new = change.new.as_ref();
+        if new.is_some_and(|new| awaits_finalizer(new, FINALIZER)) {
             self.queue.add(change.key, now.mono_ns);
         }
     }

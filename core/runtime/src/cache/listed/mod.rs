@@ -43,6 +43,14 @@ pub struct PodRun {
     pub others: Vec<Arc<Pod>>,
 }
 
+impl PodRun {
+    /// Returns a pod of the controller, for workloads that resolve the owner by its reference.
+    pub fn any_pod(&self) -> Option<Arc<Pod>> {
+        let pods = self.owned_pods.lock();
+        pods.iter().next().map(|(pod, _)| Arc::clone(pod))
+    }
+}
+
 /// Consecutive pods of the list with one controller.
 #[derive(Debug)]
 struct ListSegment {
