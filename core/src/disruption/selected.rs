@@ -8,7 +8,7 @@ use ahash::RandomState;
 use compact_str::CompactString;
 use hashbrown::HashMap;
 use podstorm_objects::{Labels, OwnerReference, Pod, Selector, Str, Time, Uid, hash_state};
-use podstorm_runtime::cache::SelectorIndex;
+use podstorm_runtime::cache::{NamespacedSelector, SelectorIndex};
 use podstorm_runtime::intern::KeyId;
 use smallvec::SmallVec;
 
@@ -100,7 +100,7 @@ impl SelectedPods {
             unmanaged: 0,
             controllers: BTreeMap::new(),
         };
-        let selectors = [(namespace.clone(), Arc::clone(selector))];
+        let selectors = [NamespacedSelector::new(namespace, selector)];
         cache.for_each_matching(&selectors, &mut Vec::new(), |pod, _| budget.put(pod));
         self.budgets.insert(key, budget);
     }

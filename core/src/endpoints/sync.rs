@@ -5,6 +5,7 @@
 use std::sync::Arc;
 
 use podstorm_objects::{Kind, Node, ObjectMeta, ObjectReference, Pod, Str};
+use podstorm_runtime::cache::NamespacedSelector;
 use podstorm_runtime::client::{EventIntent, EventMessage, EventType};
 use podstorm_runtime::driver::{Calls, SyncFailure, unless_gone};
 use podstorm_runtime::intern::KeyId;
@@ -31,7 +32,7 @@ pub(super) async fn run(shared: Arc<Shared>, key: KeyId, calls: Calls) -> Result
     };
     let namespace = &service.meta().namespace;
     let mut pods = Vec::new();
-    let selectors = [(namespace.clone(), Arc::clone(selector))];
+    let selectors = [NamespacedSelector::new(namespace, selector)];
     let cache = &shared.pods;
     cache.for_each_matching(&selectors, &mut Vec::new(), |pod, _| pods.push(pod.clone()));
     match &shared.output {

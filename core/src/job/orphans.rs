@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use compact_str::CompactString;
 use podstorm_objects::{Kind, OwnerReference, Pod, Selector, Str};
+use podstorm_runtime::cache::NamespacedSelector;
 use podstorm_runtime::driver::{Calls, SyncFailure, unless_gone};
 use podstorm_runtime::intern::KeyId;
 use podstorm_runtime::primitives::{Mutex, lock};
@@ -90,7 +91,7 @@ pub(super) async fn run(shared: Arc<Shared>, key: KeyId, calls: Calls) -> Result
             })?;
             let mut pods = Vec::new();
             let selector = Arc::new(selector);
-            let selectors = [(namespace.clone(), Arc::clone(&selector))];
+            let selectors = [NamespacedSelector::new(&namespace, &selector)];
             let cache = &shared.pods;
             cache.for_each_matching(&selectors, &mut Vec::new(), |pod, _| pods.push(pod.clone()));
             let owned = owner.and_then(|owner| shared.pods.owned_by(&namespace, &owner));

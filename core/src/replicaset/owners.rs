@@ -206,7 +206,7 @@ pub(super) fn related_selectors(
         let siblings = owners.owned(&controller.uid);
         related.extend(siblings.filter_map(|(_, sibling)| {
             let selector = sibling.selector.as_ref().ok()?;
-            Some((sibling.namespace.clone(), selector.clone()))
+            Some(NamespacedSelector::new(&sibling.namespace, selector))
         }));
     }
 }

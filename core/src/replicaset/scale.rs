@@ -368,9 +368,8 @@ impl Controller {
         related.clear();
         related_selectors(&self.owners, owner, selectors);
         if selectors.is_empty() && self.hardened.ranks_without_owner() {
-            let selector = owner.selector.iter().cloned();
-            let namespace = &owner.object.metadata.namespace;
-            selectors.extend(selector.map(|selector| (namespace.clone(), selector)));
+            let selector = owner.selector.iter();
+            selectors.extend(selector.map(|it| NamespacedSelector::new(&owner.namespace, it)));
         }
         if selectors.is_empty() {
             return;

@@ -18,8 +18,25 @@ pub(crate) struct Namespaces {
     by_name: HashMap<Str, LabelSets, RandomState>,
 }
 
-/// An owner's selector that counts for co-location, with the owner's namespace.
-pub type NamespacedSelector = (Str, Arc<Selector>);
+/// A selector of pods in one namespace.
+#[derive(Clone, Debug)]
+pub struct NamespacedSelector {
+    /// The namespace.
+    pub namespace: Str,
+    /// The selector.
+    pub selector: Arc<Selector>,
+}
+
+impl NamespacedSelector {
+    /// Creates a selector of the pods in a namespace. O(1).
+    #[inline]
+    pub fn new(namespace: &Str, selector: &Arc<Selector>) -> NamespacedSelector {
+        NamespacedSelector {
+            namespace: Str::clone(namespace),
+            selector: Arc::clone(selector),
+        }
+    }
+}
 
 /// The label sets of one namespace.
 #[derive(Debug)]
@@ -88,15 +105,16 @@ impl Namespaces {
         found: &mut Vec<(Labels, Arc<OwnedPods>)>,
     ) {
         found.clear();
-        for (at, (namespace, selector)) in selectors.iter().enumerate() {
+        for (at, one) in selectors.iter().enumerate() {
+            let (namespace, selector) = (&one.namespace, &one.selector);
             let Some(sets) = self.by_name.get_mut(namespace) else {
                 continue;
             };
             let is_known = |labels: &Labels| {
                 let before = selectors[..at].iter();
                 before
-                    .filter(|(other, _)| other == namespace)
-                    .any(|(_, selector)| selector.matches(labels))
+                    .filter(|other| other.namespace == *namespace)
+                    .any(|other| other.selector.matches(labels))
             };
             sets.candidates(selector, |labels, holders| {
                 if selector.matches(labels) && !is_known(labels) {

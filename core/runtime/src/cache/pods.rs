@@ -270,8 +270,8 @@ impl PodCache {
             seen.insert(address);
             let own = selectors
                 .iter()
-                .filter(|it| it.0 == *owned_pods.namespace());
-            let matches = |set: &LabelSet| own.clone().any(|it| it.1.matches(&set.labels));
+                .filter(|it| it.namespace == *owned_pods.namespace());
+            let matches = |set: &LabelSet| own.clone().any(|it| it.selector.matches(&set.labels));
             let matches: Vec<bool> = members.label_sets().iter().map(matches).collect();
             let all = members.iter();
             let matching = all.filter(|(_, member)| matches[member.label_set as usize]);

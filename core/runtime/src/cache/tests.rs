@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use podstorm_objects::{
     ConditionStatus, ConditionType, Kind, Labels, ObjectMeta, OwnerReference, Pod, PodPhase,
-    ResourceVersion, Selector, Str, Time, Uid,
+    ResourceVersion, Selector, Time, Uid,
 };
 use proptest::prelude::*;
 
@@ -84,16 +84,18 @@ impl PodFields for Kept {
 /// Active pods by namespace, owner and labels.
 type Counts = BTreeMap<(String, Option<String>, String), u32>;
 
+/// Returns the selector in each of the two namespaces.
+fn in_both(selector: Arc<Selector>) -> [NamespacedSelector; 2] {
+    ["a", "b"].map(|namespace| NamespacedSelector::new(&namespace.into(), &selector))
+}
+
 /// Returns the counts by a selector that matches everything, or by selectors of single label sets.
 /// Also checks the pods that have been ready since the cutoff.
 fn counts_of(cache: &PodCache, selectors: &[&str], cutoff: Time) -> Counts {
     let compiled = selectors
         .iter()
         .map(|text| Selector::parse(text).expect("the selector is valid"));
-    let selectors: Vec<NamespacedSelector> = compiled
-        .map(Arc::new)
-        .flat_map(|selector| ["a", "b"].map(|name| (Str::from(name), selector.clone())))
-        .collect();
+    let selectors: Vec<NamespacedSelector> = compiled.map(Arc::new).flat_map(in_both).collect();
     let mut counts = Counts::new();
     let mut seen = BTreeSet::new();
     let mut found = Vec::new();
@@ -187,8 +189,7 @@ fn matching_pods_are_found_once_for_any_number_of_label_sets() {
     let texts = texts.chain(["set in (7, 8, 150)".to_owned()]);
     let selectors =
         texts.map(|text| Arc::new(Selector::parse(&text).expect("the selector is valid")));
-    let of_both = selectors.flat_map(|it| ["a", "b"].map(|name| (name.into(), it.clone())));
-    let selectors: Vec<NamespacedSelector> = of_both.collect();
+    let selectors: Vec<NamespacedSelector> = selectors.flat_map(in_both).collect();
     let mut found = Vec::new();
     cache.for_each_matching(&selectors, &mut Vec::new(), |pod, member| {
         assert!(member.is_active());
