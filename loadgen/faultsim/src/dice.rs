@@ -1,6 +1,8 @@
 //! The draws that all schedules share. Seeds keep their meaning only as long as each draw here
 //! keeps its place and its width.
 
+use std::ops::Range;
+
 use fastrand::Rng;
 use podstorm_sim::executor::seed::seed_for;
 use podstorm_sim::faults::{ApiFault, Call, Effect, FaultClass, StreamEnd, StreamKind};
@@ -8,11 +10,11 @@ use podstorm_sim::faults::{ApiFault, Call, Effect, FaultClass, StreamEnd, Stream
 use crate::action::Action;
 use crate::plan::PlannedCluster;
 
-/// The minimum and maximum rate of faults of a class, per simulated minute.
-const RATE: (f64, f64) = (0.1, 12.0);
+/// The rates of faults of a class, per simulated minute.
+const RATES: Range<f64> = 0.1..12.0;
 
-/// The minimum and maximum rate of user actions, per simulated minute.
-const USER_RATE: (f64, f64) = (0.5, 12.0);
+/// The rates of user actions, per simulated minute.
+const USER_RATES: Range<f64> = 0.5..12.0;
 
 /// The probabilities with which the schedules of a workload are drawn.
 #[derive(Clone, Copy, Debug)]
@@ -70,14 +72,14 @@ impl Dice {
         self.random.u32(..end)
     }
 
-    /// Returns a number with a uniformly distributed logarithm.
-    fn rate(&mut self, (low, high): (f64, f64)) -> f64 {
-        low * (high / low).powf(self.random.f64())
+    /// Returns a number in the range with a uniformly distributed logarithm.
+    fn rate(&mut self, range: Range<f64>) -> f64 {
+        range.start * (range.end / range.start).powf(self.random.f64())
     }
 
     /// Returns an integer with a uniformly distributed logarithm.
     pub fn magnitude(&mut self, low: u32, high: u32) -> u32 {
-        let drawn = self.rate((f64::from(low.max(1)), f64::from(high)));
+        let drawn = self.rate(f64::from(low.max(1))..f64::from(high));
         (drawn as u32).clamp(low, high)
     }
 
@@ -95,13 +97,13 @@ impl Dice {
 
     /// Returns the times of user actions.
     pub(crate) fn user_times(&mut self, end_ms: u32) -> Vec<u32> {
-        let rate = self.rate(USER_RATE);
+        let rate = self.rate(USER_RATES);
         self.times(rate, end_ms)
     }
 
     /// Returns the times of faults of a class; with `high`, at the maximum rate.
     pub(crate) fn fault_times(&mut self, high: bool, end_ms: u32) -> Vec<u32> {
-        let rate = if high { RATE.1 } else { self.rate(RATE) };
+        let rate = if high { RATES.end } else { self.rate(RATES) };
         self.times(rate, end_ms)
     }
 

@@ -106,8 +106,9 @@ impl Checker {
                 state.note(|| format!("  {} gets answer {}: {error}", sync.number, error.code));
             }
             state.reach.answered(answer, now);
-            let exchange = (request, answer);
-            state.repeats.answered(sync, exchange, &*state.oracle, now)
+            state
+                .repeats
+                .answered(sync, request, answer, &*state.oracle, now)
         })
     }
 

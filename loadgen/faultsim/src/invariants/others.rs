@@ -80,8 +80,9 @@ impl Checker {
                 state.note(|| format!("  {incarnation}.{number} gets answer {code}: {error}"));
             }
             state.reach.answered(answer, now);
-            let exchange = (request, answer);
-            state.repeats.answered(sync, exchange, &*state.oracle, now)
+            state
+                .repeats
+                .answered(sync, request, answer, &*state.oracle, now)
         });
     }
 

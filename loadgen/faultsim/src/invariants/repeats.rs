@@ -56,7 +56,8 @@ impl Repeats {
     pub(super) fn answered(
         &mut self,
         sync: SyncId,
-        (request, answer): (&Request, &Answer),
+        request: &Request,
+        answer: &Answer,
         oracle: &dyn Oracle,
         now: Now,
     ) -> Checked {
@@ -131,10 +132,9 @@ mod tests {
         let request = Request::ReadVersion { kind: Kind::POD };
         let error = ApiError::status(code, podstorm::client::Reason::Conflict, "no");
         let (answer, oracle) = (Answer::Failed(error), Box::<dyn Oracle>::default());
-        let exchange = (&request, &answer);
         repeats.sync_begins(SYNC, || "web".to_owned(), Now::default());
-        let checked =
-            (0..times).try_for_each(|_| repeats.answered(SYNC, exchange, &*oracle, Now::default()));
+        let checked = (0..times)
+            .try_for_each(|_| repeats.answered(SYNC, &request, &answer, &*oracle, Now::default()));
         repeats.sync_ended(SYNC);
         checked
     }

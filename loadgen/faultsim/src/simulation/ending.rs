@@ -53,7 +53,7 @@ impl Simulation {
     pub(crate) fn builds(&mut self, ending: &Ending, watcher: &impl Watcher) -> bool {
         let limit_ns = ending.builds_within_ns;
         let missing = |simulation: &Simulation| watcher.missing(simulation);
-        let built = self.until_converged((limit_ns, 0), &[], true, missing, |_, _| {});
+        let built = self.until_converged(limit_ns, 0, &[], true, missing, |_, _| {});
         if built.is_none() {
             let missing = watcher.missing(self).unwrap_or_default();
             let seconds = limit_ns / SECOND;
@@ -89,12 +89,13 @@ impl Simulation {
             false => users.touch(simulation),
         };
         let (touches_ns, always) = (ending.touches_ns, ending.touches_always);
-        let limits_ns = (limit_ns, ending.debt_ns);
-        let mut converged = self.until_converged(limits_ns, touches_ns, always, missing, touch);
+        let debt_ns = ending.debt_ns;
+        let mut converged =
+            self.until_converged(limit_ns, debt_ns, touches_ns, always, missing, touch);
         // After the help, a controller may wait for users again.
         if converged.is_none() && !self.checker.is_over() && users.help(self) {
-            let limits_ns = (ending.helped_within_ns, ending.debt_ns);
-            converged = self.until_converged(limits_ns, &[], true, missing, |_, _| {});
+            let limit_ns = ending.helped_within_ns;
+            converged = self.until_converged(limit_ns, debt_ns, &[], true, missing, |_, _| {});
         }
         let Some(since_ns) = converged else {
             let text = format!(
@@ -147,7 +148,8 @@ impl Simulation {
     /// it is called again once none does.
     fn until_converged(
         &mut self,
-        (limit_ns, debt_ns): (i64, i64),
+        limit_ns: i64,
+        debt_ns: i64,
         touches_ns: &[i64],
         always: bool,
         missing: impl Fn(&Simulation) -> Option<String>,
