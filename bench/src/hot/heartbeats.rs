@@ -23,7 +23,7 @@ pub fn renew(pods: usize) -> impl FnMut() -> u64 {
     }
     for number in 0..NODES {
         let (name, size) = (format!("node-{number}"), NodeSize::default());
-        let made = register(&cluster, &name, None, (&size, 110), NOW);
+        let made = register(&cluster, &name, None, &size, 110, NOW);
         made.expect("a new node");
     }
     for number in 0..pods {

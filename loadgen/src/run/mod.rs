@@ -83,10 +83,13 @@ pub fn run(
         .tell_phases(Box::new(watcher.phase_begins()));
     let limit_ns = settings.time_limit_ns;
     let (end, now) = match settings.engine {
-        EngineKind::Virtual => {
-            let times = (limit_ns, wall_start_ns);
-            virtual_time::drive(&engine.tasks, &engine.executor, times, &mut watcher)
-        }
+        EngineKind::Virtual => virtual_time::drive(
+            &engine.tasks,
+            &engine.executor,
+            limit_ns,
+            wall_start_ns,
+            &mut watcher,
+        ),
         EngineKind::Threads => threads::drive(
             &engine.tasks,
             &engine.executor,

@@ -184,7 +184,7 @@ impl Served {
             let zone = (options.zones > 0).then(|| (number - 1) % options.zones + 1);
             let zone = zone.map(|zone| format!("zone-{zone}"));
             let (size, pods) = (&simulated.rules.node_size, options.pods_per_node);
-            let registered = nodes::register(cluster, &name, zone.as_deref(), (size, pods), now);
+            let registered = nodes::register(cluster, &name, zone.as_deref(), size, pods, now);
             registered.with_context(|| format!("Node {name}"))?;
         }
         let (log_line, reaches_kubelets) = (options.log_line, options.reaches_kubelets);

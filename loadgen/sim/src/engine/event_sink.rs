@@ -5,9 +5,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex};
 
-use podstorm::client::{
-    ApiError, EVENT_QUEUE_MAX, EventIntent, EventPatch, EventSink, EventStamps, SinkStep,
-};
+use podstorm::client::{ApiError, EVENT_QUEUE_MAX, EventIntent, EventPatch, EventSink, SinkStep};
 use podstorm_objects::{Event, Kind, Now};
 
 use super::client::{ApiCalls, CallLatency, Client, RequestInfo};
@@ -118,7 +116,7 @@ enum Write {
 
 impl EventWriter {
     pub(crate) fn new(
-        (component, stamps): (&'static str, EventStamps),
+        sink: EventSink,
         queue: Arc<EventQueue>,
         client: Arc<Client>,
         call_latency: CallLatency,
@@ -128,7 +126,7 @@ impl EventWriter {
         EventWriter {
             queue,
             client,
-            sink: EventSink::new(component).with_stamps(stamps),
+            sink,
             call_latency,
             random: fastrand::Rng::with_seed(seed),
             stage: Stage::None,

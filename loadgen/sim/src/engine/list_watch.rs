@@ -10,13 +10,12 @@ use podstorm::cache::{Delta, PodCache};
 use podstorm::client::{ApiError, WatchEvent};
 use podstorm::informer::AnyInformer;
 use podstorm::reflector::{Action, Delivery, Reflector, ReflectorOptions};
-use podstorm_apiserver::latency::Latency;
 use podstorm_apiserver::{Cluster, Poll, WatchFrom, WatchOptions, errors};
 use podstorm_objects::{AnyObject, Kind, Now, Object, Pod, ResourceVersion};
 
 use super::Runners;
 use super::sources::{self, KindSource, PodSource, Source};
-use crate::executor::{Next, Task, Waker};
+use crate::executor::{Next, Task};
 use crate::faults::watching::WatchState;
 use crate::faults::{ApiFault, Connection, CrashPoint, StreamEnd, StreamKind};
 
@@ -82,37 +81,37 @@ pub(super) struct ListWatch<L: Listener> {
 }
 
 impl<L: Listener> ListWatch<L> {
-    /// Returns a list and watch that begins once `started` is set and its waker called. It counts
+    /// Returns a list and watch that begins once `started` is set and its waker is called. It counts
     /// events in `delivered`.
     pub(super) fn new(
         cluster: Arc<Cluster>,
-        (source, listener): (L::Source, L),
-        (latency, seed): (Latency, u64),
-        waker: Waker,
+        source: L::Source,
+        listener: L,
+        options: WatchOptions,
         started: Arc<AtomicBool>,
         delivered: Arc<AtomicU64>,
-        (connection, reflector): (Option<Arc<Connection>>, ReflectorOptions),
+        reflector: ReflectorOptions,
     ) -> Self {
         ListWatch {
             cluster,
             source,
             listener,
-            options: WatchOptions {
-                latency,
-                seed,
-                waker: Some(waker),
-                ..WatchOptions::default()
-            },
             started,
             reflector: Reflector::new(reflector),
-            random: fastrand::Rng::with_seed(seed),
+            random: fastrand::Rng::with_seed(options.seed),
+            options,
             watch: None,
             synced: false,
             events: Vec::new(),
             delivered,
-            connection,
+            connection: None,
             kept: VecDeque::new(),
         }
+    }
+
+    /// Subjects it to the faults of a connection, if there is one.
+    pub(super) fn over(self, connection: Option<Arc<Connection>>) -> Self {
+        ListWatch { connection, ..self }
     }
 
     fn deliver(&mut self, delivery: Delivery<Watched<L>>, now: Now) {

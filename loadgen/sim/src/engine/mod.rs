@@ -34,7 +34,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use podstorm::cache::PodCache;
-use podstorm::client::EventStamps;
+use podstorm::client::{EventSink, EventStamps};
 use podstorm::controller::ControllerType as _;
 use podstorm::driver::Workload;
 use podstorm::informer::{AnyInformer, Informers};
@@ -43,7 +43,7 @@ use podstorm::row::{ControllerRow, RunsIn};
 use podstorm::volumes::PersistentVolumeBinder;
 use podstorm::workqueue::{TokenBucket, Workers};
 use podstorm_apiserver::latency::{Latency, LatencySampler};
-use podstorm_apiserver::{Cluster, ClusterOptions};
+use podstorm_apiserver::{Cluster, ClusterOptions, WatchOptions};
 use podstorm_objects::Kind;
 use smallvec::SmallVec;
 
@@ -213,10 +213,9 @@ impl Builder {
         };
         for shard in 0..shards {
             self.add(|_, waker| {
-                let place = (shard, shards);
                 let (cluster, latency) = (Arc::clone(&cluster), &options.latency);
-                let again = Arc::clone(&waker);
-                let kubelets = Kubelets::new(cluster, latency, options.seed, place, waker);
+                let (again, seed) = (Arc::clone(&waker), options.seed);
+                let kubelets = Kubelets::new(cluster, latency, seed, shard, shards, waker);
                 let kubelets = kubelets.leaving(stuck.as_ref());
                 match &nodes {
                     Some(control) => kubelets.controlled_by(control, again),
@@ -412,14 +411,19 @@ impl Builder {
         let rows: Vec<_> = workload.queues().iter().map(|it| *it.row()).collect();
         let timers: Vec<_> = rows.iter().map(|_| self.executor.reserve()).collect();
         let events = Arc::new(EventQueue::new(Arc::clone(&self.executor), sink));
-        let (shared, queue) = (Arc::clone(&client), Arc::clone(&events));
-        let what = (workload, row);
-        let runner = ControllerRunner::new(self, what, shared, queue, &timers, hooks.cloned());
-        let runner = Arc::new(runner);
+        let runner = Arc::new(ControllerRunner::new(
+            self,
+            workload,
+            row,
+            Arc::clone(&client),
+            Arc::clone(&events),
+            &timers,
+            hooks.cloned(),
+        ));
         // Each controller manager of a run has its own randomness.
         let first = hooks.map_or(0, |hooks| u64::from(hooks.connection.incarnation()) << 32);
         let writer = EventWriter::new(
-            (component, self.stamps()),
+            EventSink::new(component).with_stamps(self.stamps()),
             events,
             client,
             self.call_latency(component, u64::MAX - first),
@@ -456,10 +460,11 @@ impl Builder {
         connection: Option<&Arc<Connection>>,
     ) {
         let first = connection.map_or(0, |connection| u64::from(connection.incarnation()) << 32);
-        let latency = (
-            self.options.latency.watch,
-            self.seed("watch", first + number),
-        );
+        let mut options = WatchOptions {
+            latency: self.options.latency.watch,
+            seed: self.seed("watch", first + number),
+            ..WatchOptions::default()
+        };
         let (cluster, started) = (Arc::clone(&self.cluster), Arc::clone(&self.started));
         let delivered = Arc::clone(&self.delivered);
         let connection = connection.cloned();
@@ -472,9 +477,11 @@ impl Builder {
         let mut informer_waker = None;
         self.add(|_, waker| {
             informer_waker = Some(Arc::clone(&waker));
-            let how = (connection, reflector);
-            let what = (source, listener);
-            ListWatch::new(cluster, what, latency, waker, started, delivered, how)
+            options.waker = Some(waker);
+            ListWatch::new(
+                cluster, source, listener, options, started, delivered, reflector,
+            )
+            .over(connection)
         });
         self.informer_wakers.extend(informer_waker);
     }

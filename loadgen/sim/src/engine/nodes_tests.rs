@@ -33,8 +33,8 @@ fn serving_by(rules: ClientRules, options: &SimOptions, nodes: usize) -> Harness
         cluster.create(namespace, now).unwrap();
     }
     for number in 1..=nodes {
-        let size = (&NodeSize::default(), 110);
-        register(cluster, &format!("node-{number}"), None, size, now).unwrap();
+        let (name, size) = (format!("node-{number}"), NodeSize::default());
+        register(cluster, &name, None, &size, 110, now).unwrap();
     }
     harness
 }

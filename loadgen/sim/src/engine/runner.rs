@@ -103,7 +103,8 @@ impl<W: Workload> Clone for Hooks<W> {
 impl<W: Workload> ControllerRunner<W> {
     pub(super) fn new(
         builder: &Builder,
-        (controller, row): (Arc<W>, &'static ControllerRow),
+        controller: Arc<W>,
+        row: &'static ControllerRow,
         client: Arc<Client>,
         events: Arc<EventQueue>,
         timers: &[TaskId],

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use podstorm_apiserver::pod_requests;
-use podstorm_objects::{Labels, Node, PodSpec, Quantity, TOLERATED_TAINTS};
+use podstorm_objects::{Labels, Node, Pod, PodSpec, Quantity, TOLERATED_TAINTS};
 use serde_json::{Value, json};
 
 use super::neighbours::{Spread, Term};
@@ -34,6 +34,13 @@ pub(super) struct Ask {
     pub(super) never_preempts: bool,
     /// Whether it has requirements other than resource requests.
     pub(super) is_particular: bool,
+}
+
+/// A pod to place, with its requirements.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Incoming<'a> {
+    pub(super) pod: &'a Pod,
+    pub(super) ask: &'a Ask,
 }
 
 /// A host port that a container uses.

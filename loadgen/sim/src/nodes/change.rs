@@ -117,7 +117,7 @@ pub(super) fn no_place(places: u32) -> String {
 
 /// Returns the status of a pod that its node rejects. It keeps nothing of a previous status except
 /// foreign conditions.
-pub(super) fn rejected(live: &Pod, (reason, message): (&str, &str), now: Time) -> PodStatus {
+pub(super) fn rejected(live: &Pod, reason: &str, message: &str, now: Time) -> PodStatus {
     let rest = live.status.rest.with("reason", reason);
     let message = format!("Pod was rejected: {message}");
     let rest = rest.with("message", message);
@@ -143,11 +143,11 @@ pub(super) fn unschedulable(live: &Pod, message: &str, now: Time) -> Option<PodS
     if live.node_name.is_some() || live.status.conditions.iter().any(told) {
         return None;
     }
-    let reason = ("Unschedulable", message);
     let mut status = live.status.clone();
+    let kind = ConditionType::PodScheduled;
     put(
         &mut status,
-        condition(ConditionType::PodScheduled, false, reason, now),
+        condition(kind, false, "Unschedulable", message, now),
     );
     Some(status)
 }
@@ -214,7 +214,7 @@ pub(super) fn not_pulled(
     for kind in [ConditionType::Ready, ConditionType::ContainersReady] {
         put(
             &mut status,
-            condition(kind, false, ("ContainersNotReady", &message), now),
+            condition(kind, false, "ContainersNotReady", &message, now),
         );
     }
     Some(status)
@@ -237,9 +237,9 @@ pub(super) fn has_ended_container(pod: &Pod) -> bool {
 }
 
 /// Returns the status of a pod that is about to be deleted because of its node.
-pub(super) fn disrupted(status: &PodStatus, why: (&str, &str), now: Time) -> PodStatus {
+pub(super) fn disrupted(status: &PodStatus, reason: &str, message: &str, now: Time) -> PodStatus {
     let mut status = status.clone();
-    let mut condition = condition(ConditionType::Other, true, why, now);
+    let mut condition = condition(ConditionType::Other, true, reason, message, now);
     condition.rest = condition.rest.with("type", "DisruptionTarget");
     status.conditions.push(condition);
     status
@@ -248,7 +248,8 @@ pub(super) fn disrupted(status: &PodStatus, why: (&str, &str), now: Time) -> Pod
 fn condition(
     kind: ConditionType,
     holds: bool,
-    (reason, message): (&str, &str),
+    reason: &str,
+    message: &str,
     now: Time,
 ) -> PodCondition {
     PodCondition {

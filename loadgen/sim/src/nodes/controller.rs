@@ -259,8 +259,9 @@ fn obey(cluster: &Cluster, control: &NodeControl, node: &Node, now: Now) {
 /// Evicts a pod from its node.
 fn drive_out(cluster: &Cluster, control: &NodeControl, pod: &Pod, now: Now) {
     if control.clients().is_some() {
+        let (reason, message) = TAINTED;
         change_status(cluster, pod, now, |live| {
-            Some(disrupted(&live.status, TAINTED, now.wall()))
+            Some(disrupted(&live.status, reason, message, now.wall()))
         });
     }
     delete(cluster, pod, None, now);

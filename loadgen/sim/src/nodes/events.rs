@@ -147,6 +147,32 @@ fn about(mut event: Event, field_path: &str) -> Event {
     event
 }
 
+/// The parts that the Events about one kind of occurrence share.
+#[derive(Clone, Copy)]
+struct EventClass {
+    kind: EventType,
+    reason: &'static str,
+    action: &'static str,
+}
+
+const SCHEDULED: EventClass = EventClass {
+    kind: EventType::Normal,
+    reason: "Scheduled",
+    action: "Binding",
+};
+
+const PREEMPTED: EventClass = EventClass {
+    kind: EventType::Normal,
+    reason: "Preempted",
+    action: "Preempting",
+};
+
+const FAILED: EventClass = EventClass {
+    kind: EventType::Warning,
+    reason: "FailedScheduling",
+    action: "Scheduling",
+};
+
 /// The pod and reason of a series.
 type SeriesKey = (Uid, &'static str);
 
@@ -192,25 +218,23 @@ impl SchedulerEvents {
     /// Records that the pod was bound to a node.
     pub(super) fn scheduled(&mut self, pod: &Pod, node: &str, now: Now) {
         let meta = &pod.metadata;
-        self.series.remove(&(meta.uid.clone(), FAILED));
+        self.series.remove(&(meta.uid.clone(), FAILED.reason));
         let (namespace, name) = (&meta.namespace, &meta.name);
         let note = format!("Successfully assigned {namespace}/{name} to {node}");
-        let what = (EventType::Normal, "Scheduled", "Binding");
-        self.create(pod, None, what, &note, now);
+        self.create(pod, None, SCHEDULED, &note, now);
     }
 
     /// Records that a pod was preempted on a node by another pod.
     pub(super) fn preempted(&mut self, pod: &Pod, for_pod: &Pod, node: &str, now: Now) {
         let preemptor = &for_pod.metadata;
         let note = format!("Preempted by pod {} on node {node}", preemptor.uid);
-        let what = (EventType::Normal, "Preempted", "Preempting");
-        self.create(pod, Some(preemptor), what, &note, now);
+        self.create(pod, Some(preemptor), PREEMPTED, &note, now);
     }
 
     /// Records that no node can take the pod.
     pub(super) fn failed(&mut self, pod: &Pod, note: &str, now: Now) {
         let meta = &pod.metadata;
-        let key = (meta.uid.clone(), FAILED);
+        let key = (meta.uid.clone(), FAILED.reason);
         if let Some(series) = self.series.get_mut(&key)
             && series.version == meta.resource_version
             && now.mono_ns - series.last.mono_ns < SERIES_NS
@@ -223,8 +247,7 @@ impl SchedulerEvents {
             }
             return;
         }
-        let what = (EventType::Warning, FAILED, "Scheduling");
-        if let Some(event) = self.create(pod, None, what, note, now) {
+        if let Some(event) = self.create(pod, None, FAILED, note, now) {
             let series = Series {
                 version: meta.resource_version.clone(),
                 namespace: meta.namespace.clone(),
@@ -285,7 +308,7 @@ impl SchedulerEvents {
         &mut self,
         pod: &Pod,
         related: Option<&ObjectMeta>,
-        (kind, reason, action): (EventType, &'static str, &str),
+        class: EventClass,
         note: &str,
         now: Now,
     ) -> Option<String> {
@@ -296,7 +319,7 @@ impl SchedulerEvents {
         let meta = &pod.metadata;
         let name = format!("{}.{:x}", meta.name, made.wall_ns);
         let mut rest = Map::new();
-        rest.insert("action".into(), action.into());
+        rest.insert("action".into(), class.action.into());
         rest.insert("eventTime".into(), micro_time(made).into());
         if let Some(related) = related {
             let related = ObjectReference::new(Kind::POD, related);
@@ -312,7 +335,7 @@ impl SchedulerEvents {
                 Kind::POD,
                 meta,
             )))),
-            topic: self.topic(kind, reason),
+            topic: self.topic(class.kind, class.reason),
             message: shortened(note).into(),
             rest: rest.into(),
             ..Event::default()
@@ -332,8 +355,6 @@ impl SchedulerEvents {
         Arc::clone(topic)
     }
 }
-
-const FAILED: &str = "FailedScheduling";
 
 impl Series {
     /// Writes the final count.

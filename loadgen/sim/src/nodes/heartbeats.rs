@@ -16,6 +16,7 @@
 //! `k8s.io/component-helpers/apimachinery/lease`.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::mpsc::Receiver;
 
@@ -146,7 +147,7 @@ impl Heartbeats {
             self.seed,
             &name,
             0,
-            (REPORT_EVERY_NS / 2, REPORT_EVERY_NS * 3 / 2),
+            REPORT_EVERY_NS / 2..REPORT_EVERY_NS * 3 / 2,
         );
         let reported = reported_at(&node);
         let kubelet = Kubelet {
@@ -205,7 +206,7 @@ impl Heartbeats {
     /// Returns the time from a renewal at `renewed_ns`, wall time, to the next one.
     fn interval_ns(&self, name: &str, renewed_ns: i64) -> i64 {
         let every_ns = self.renew_every_ns;
-        spread(self.seed, name, renewed_ns, (every_ns, every_ns / 25 * 26))
+        spread(self.seed, name, renewed_ns, every_ns..every_ns / 25 * 26)
     }
 
     /// Renews the Lease of a node, and reports its status if it has changed or a report is due.
@@ -294,7 +295,8 @@ pub fn register(
     cluster: &Arc<Cluster>,
     name: &str,
     zone: Option<&str>,
-    (size, pods): (&NodeSize, u32),
+    size: &NodeSize,
+    pods: u32,
     now: Now,
 ) -> Result<(), ApiError> {
     let (mut node, reasons) = node_status::registered(name, size, pods, now.wall());
@@ -392,11 +394,11 @@ fn age_ns(time: Time, now: Now) -> i64 {
     ns.map_or(0, |ns| now.wall_ns.saturating_sub(ns).max(0))
 }
 
-/// Returns a pseudorandom number in `from..to`, determined by the seed, the node and the moment.
-fn spread(seed: u64, node: &str, moment: i64, (from, to): (i64, i64)) -> i64 {
+/// Returns a pseudorandom number in the range, determined by the seed, the node and the moment.
+fn spread(seed: u64, node: &str, moment: i64, range: Range<i64>) -> i64 {
     let drawn = seed_for(seed, node, moment as u64);
-    let width = to.saturating_sub(from).max(1) as u64;
-    from.saturating_add((drawn % width) as i64)
+    let width = range.end.saturating_sub(range.start).max(1) as u64;
+    range.start.saturating_add((drawn % width) as i64)
 }
 
 /// Records Events about nodes, as kubelets do, and counts repetitions.

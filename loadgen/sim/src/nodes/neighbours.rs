@@ -9,11 +9,18 @@ use podstorm_apiserver::Cluster;
 use podstorm_objects::{LabelSelector, Labels, Namespace, Node, Pod, Selector, Str};
 use serde_json::Value;
 
-use super::asks::{Ask, items, text};
+use super::asks::{Incoming, items, text};
 use super::placed::Placed;
 
 /// A node label and one of its values: the nodes with both are a domain.
 type Domain = (String, Str);
+
+/// The part of a pod that terms look at.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Labelled<'a> {
+    pub(super) namespace: &'a str,
+    pub(super) labels: &'a Labels,
+}
 
 /// A term of a pod's affinity or anti-affinity.
 #[derive(Debug)]
@@ -60,14 +67,9 @@ impl Term {
         }
     }
 
-    /// Whether the term of a pod in that namespace selects a pod in another namespace with these
-    /// labels.
-    pub(super) fn is_about(
-        &self,
-        cluster: &Cluster,
-        home: &str,
-        (there, labels): (&str, &Labels),
-    ) -> bool {
+    /// Whether the term of a pod in the namespace `home` selects the other pod.
+    pub(super) fn is_about(&self, cluster: &Cluster, home: &str, other: Labelled<'_>) -> bool {
+        let there = other.namespace;
         let is_own = self.namespaces.is_empty() && self.namespace_selector.is_none();
         let is_listed = || self.namespaces.iter().any(|name| name == there);
         let is_selected = || {
@@ -76,7 +78,8 @@ impl Term {
                 namespace.is_ok_and(|it| selector.matches(&it.metadata.labels))
             })
         };
-        self.selector.as_ref().is_some_and(|it| it.matches(labels))
+        let selector = self.selector.as_ref();
+        selector.is_some_and(|it| it.matches(other.labels))
             && match is_own {
                 true => there == home,
                 false => is_listed() || is_selected(),
@@ -142,13 +145,17 @@ impl Neighbours {
     /// rules about other pods, otherwise O(groups with anti-affinity).
     pub(super) fn new<'a>(
         cluster: &Cluster,
-        (pod, ask): (&Pod, &Ask),
+        incoming: Incoming<'_>,
         placed: &Placed,
         nodes: impl Iterator<Item = (&'a Node, bool)> + Clone,
         node_of: impl Fn(&str) -> Option<&'a Node>,
     ) -> Neighbours {
+        let Incoming { pod, ask } = incoming;
         let home = &*pod.metadata.namespace;
-        let own = (home, &pod.metadata.labels);
+        let own = Labelled {
+            namespace: home,
+            labels: &pod.metadata.labels,
+        };
         let mut all = Neighbours::default();
         let is_affine = |other| {
             let mut terms = ask.affinity.iter();
@@ -157,13 +164,13 @@ impl Neighbours {
         let has_neighbours = ask.has_neighbours();
         let others = placed.groups().filter(|_| has_neighbours);
         for group in others.chain(placed.exclusive().filter(|_| !has_neighbours)) {
-            let other = (group.namespace(), group.labels());
+            let other = group.labelled();
             let is_near = !ask.affinity.is_empty() && is_affine(other);
             let far = ask.anti_affinity.iter();
             let far = far.filter(|term| term.is_about(cluster, home, other));
             let far: Vec<&Term> = far.collect();
             let theirs = group.ask.anti_affinity.iter();
-            let theirs = theirs.filter(|term| term.is_about(cluster, other.0, own));
+            let theirs = theirs.filter(|term| term.is_about(cluster, other.namespace, own));
             let theirs: Vec<&Term> = theirs.collect();
             if !is_near && far.is_empty() && theirs.is_empty() {
                 continue;
@@ -222,9 +229,10 @@ impl Neighbours {
     /// not help.
     pub(super) fn refusal(
         &self,
-        (pod, ask): (&Pod, &Ask),
+        incoming: Incoming<'_>,
         node: &Node,
     ) -> Option<(&'static str, bool)> {
+        let Incoming { pod, ask } = incoming;
         for (constraint, (counts, fewest)) in ask.spread.iter().zip(&self.spread) {
             let Some((_, value)) = domain(&constraint.key, node) else {
                 return Some((NO_DOMAIN, true));

@@ -38,8 +38,13 @@ impl Default for Unplaced {
 impl Unplaced {
     /// Records that a pod found no room on the open nodes; a pod that already waits continues to
     /// wait.
-    pub(super) fn begin(&mut self, pod: (&Str, &CompactString), places: u64, now_ns: i64) {
-        let (namespace, name) = pod;
+    pub(super) fn begin(
+        &mut self,
+        namespace: &Str,
+        name: &CompactString,
+        places: u64,
+        now_ns: i64,
+    ) {
         let key = (namespace.clone(), name.clone());
         let waiting = self.since.len() as u64;
         self.since.entry(key).or_insert_with(|| {
@@ -87,13 +92,13 @@ mod tests {
         let namespace = Str::from("default");
         let [a, b, c] = ["a", "b", "c"].map(CompactString::from);
         unplaced.end(&namespace, &a, 5);
-        unplaced.begin((&namespace, &a), 3, 10);
-        unplaced.begin((&namespace, &b), 2, 20);
+        unplaced.begin(&namespace, &a, 3, 10);
+        unplaced.begin(&namespace, &b, 2, 20);
         // A second attempt, with a different capacity.
-        unplaced.begin((&namespace, &a), 9, 30);
+        unplaced.begin(&namespace, &a, 9, 30);
         unplaced.end(&namespace, &a, 50);
         unplaced.end(&namespace, &c, 50);
-        unplaced.begin((&namespace, &c), 7, 60);
+        unplaced.begin(&namespace, &c, 7, 60);
         let sums = PlaceWaits {
             pods: 3,
             total_ns: 40 + 80 + 40,

@@ -10,6 +10,7 @@ use hashbrown::HashMap;
 use podstorm_objects::{Labels, Pod, Str, Uid, hash_state};
 
 use super::asks::Ask;
+use super::neighbours::Labelled;
 
 /// A pod on a node.
 #[derive(Debug)]
@@ -232,6 +233,13 @@ impl Group {
 
     pub(super) fn labels(&self) -> &Labels {
         &self.shared.labels
+    }
+
+    pub(super) fn labelled(&self) -> Labelled<'_> {
+        Labelled {
+            namespace: self.namespace(),
+            labels: self.labels(),
+        }
     }
 
     pub(super) fn is_deleting(&self) -> bool {

@@ -14,12 +14,12 @@ use podstorm_apiserver::Cluster;
 use podstorm_objects::{Node, Pod, PodSpec, Quantity, Str, Uid, hash_state};
 use serde_json::{Value, json};
 
-use super::asks::{Ask, HostPort, allocatable, is_for_all};
+use super::asks::{Ask, HostPort, Incoming, allocatable, is_for_all};
 use super::capacity::Capacity;
 use super::change::NOMINATED;
 use super::claims::Reach;
 use super::events::SchedulerEvents;
-use super::neighbours::Neighbours;
+use super::neighbours::{Labelled, Neighbours};
 use super::placed::{Placed, PlacedPod};
 use super::preemption::{self, Found, Nominations, Refused};
 use super::refusals::{Reasons, Refusal, everywhere};
@@ -237,7 +237,10 @@ impl Placement {
     /// anti-affinity).
     fn is_unwanted(&self, pod: &Pod) -> bool {
         let meta = &pod.metadata;
-        let own = (&*meta.namespace, &meta.labels);
+        let own = Labelled {
+            namespace: &meta.namespace,
+            labels: &meta.labels,
+        };
         self.placed.exclusive().any(|group| {
             let mut terms = group.ask.anti_affinity.iter();
             terms.any(|term| term.is_about(&self.cluster, group.namespace(), own))
@@ -257,7 +260,7 @@ impl Placement {
             true if ask.requests.is_empty() => capacity.take(),
             true => capacity.take_where(|name| self.lacking(name, &ask).next().is_none()),
             false => {
-                let node = self.choose(pod, &ask, capacity);
+                let node = self.choose(Incoming { pod, ask: &ask }, capacity);
                 node.inspect(|node| capacity.add_pod(node))
             }
         };
@@ -285,7 +288,8 @@ impl Placement {
         ask.has_neighbours() || self.placed.exclusive().next().is_some()
     }
 
-    fn neighbours(&self, pod: &Pod, ask: &Ask) -> Option<Neighbours> {
+    fn neighbours(&self, incoming: Incoming<'_>) -> Option<Neighbours> {
+        let ask = incoming.ask;
         if !self.heeds_neighbours(ask) {
             return None;
         }
@@ -297,12 +301,13 @@ impl Placement {
             .map(|place| (&*place.node, tolerated(&place.node)));
         let node_of = |name: &str| self.nodes.get(name).map(|place| &*place.node);
         let (cluster, placed) = (&self.cluster, &self.placed);
-        Some(Neighbours::new(cluster, (pod, ask), placed, nodes, node_of))
+        Some(Neighbours::new(cluster, incoming, placed, nodes, node_of))
     }
 
     /// Returns the chosen node among those that can take the pod.
-    fn choose(&self, pod: &Pod, ask: &Ask, capacity: &Capacity) -> Option<Str> {
-        let neighbours = self.neighbours(pod, ask);
+    fn choose(&self, incoming: Incoming<'_>, capacity: &Capacity) -> Option<Str> {
+        let neighbours = self.neighbours(incoming);
+        let ask = incoming.ask;
         let named = ask.names.iter().flatten();
         let named = named.filter_map(|name| self.nodes.get_key_value(name.as_str()));
         let all = self.nodes.iter().filter(|_| ask.names.is_none());
@@ -311,7 +316,7 @@ impl Placement {
             .map(|(name, place)| (capacity.free(name), name, place));
         let mut open = free
             .filter(|(free, name, place)| {
-                let refusal = self.refusal((pod, ask), neighbours.as_ref(), (name, place), *free);
+                let refusal = self.refusal(incoming, neighbours.as_ref(), name, place, *free);
                 refusal.is_none()
             })
             .map(|(free, name, _)| (free, name));
@@ -349,12 +354,13 @@ impl Placement {
     /// Source: the order and the messages of the plugins of Kubernetes' scheduler, 1.36.
     fn refusal(
         &self,
-        (pod, ask): (&Pod, &Ask),
+        incoming: Incoming<'_>,
         neighbours: Option<&Neighbours>,
-        (name, place): (&Str, &Place),
+        name: &Str,
+        place: &Place,
         free: u32,
     ) -> Option<Refusal> {
-        let node = &*place.node;
+        let (ask, node) = (incoming.ask, &*place.node);
         let hopeless = |reason| Some(Refusal::one(reason, true));
         if ask
             .names
@@ -398,7 +404,7 @@ impl Placement {
         if let Some(reach) = self.reach.iter().find(|it| !it.has(node)) {
             return hopeless(reach.reason);
         }
-        let (reason, is_hopeless) = neighbours?.refusal((pod, ask), node)?;
+        let (reason, is_hopeless) = neighbours?.refusal(incoming, node)?;
         Some(Refusal::one(reason, is_hopeless))
     }
 
@@ -406,14 +412,14 @@ impl Placement {
     /// placed.
     pub(super) fn refusal_now(
         &self,
-        (pod, ask): (&Pod, &Ask),
+        incoming: Incoming<'_>,
         node: &Str,
         free: i64,
     ) -> Option<Refusal> {
         let place = self.nodes.get(node)?;
-        let neighbours = self.neighbours(pod, ask);
+        let neighbours = self.neighbours(incoming);
         let free = u32::try_from(free).unwrap_or(0);
-        self.refusal((pod, ask), neighbours.as_ref(), (node, place), free)
+        self.refusal(incoming, neighbours.as_ref(), node, place, free)
     }
 
     /// Returns the result for a pod that no node can take, whose [hold](Placement::hold) is
@@ -437,15 +443,16 @@ impl Placement {
     }
 
     fn search(&mut self, pod: &Arc<Pod>, ask: &Arc<Ask>, capacity: &Capacity) -> Refused {
-        let neighbours = self.neighbours(pod, ask);
+        let incoming = Incoming { pod, ask };
+        let neighbours = self.neighbours(incoming);
         let places = self.nodes.iter();
         let refusals = places.filter_map(|(name, place)| {
             let free = capacity.free(name);
-            let refusal = self.refusal((pod, ask), neighbours.as_ref(), (name, place), free);
+            let refusal = self.refusal(incoming, neighbours.as_ref(), name, place, free);
             Some((name.clone(), refusal?))
         });
         let refusals: Vec<(Str, Refusal)> = refusals.collect();
-        let found = preemption::search(self, (pod, ask), &refusals, capacity);
+        let found = preemption::search(self, incoming, &refusals, capacity);
         let nodes = self.nodes.len();
         let mut reasons = Reasons::default();
         reasons.add(
@@ -460,7 +467,7 @@ impl Placement {
             }
             _ => reasons.words(nodes),
         };
-        let mut refused = self.nominations.settle((pod, ask), &found);
+        let mut refused = self.nominations.settle(pod, ask, &found);
         refused.why = match found {
             Found::NotEligible(why) => format!("{of_nodes} preemption: {why}"),
             Found::Nothing(reasons) if nodes > 0 => {

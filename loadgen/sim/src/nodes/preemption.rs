@@ -16,7 +16,7 @@ use podstorm_apiserver::{Cluster, ListOptions};
 use podstorm_objects::disruption::Budget;
 use podstorm_objects::{DynamicObject, Kind, Pod, Selector, Str, Time, Uid};
 
-use super::asks::Ask;
+use super::asks::{Ask, Incoming};
 use super::capacity::Capacity;
 use super::placed::PlacedPod;
 use super::placement::Placement;
@@ -82,7 +82,7 @@ impl Nominations {
     }
 
     /// Updates the nominations after the search for a pod.
-    pub(super) fn settle(&mut self, (pod, ask): (&Arc<Pod>, &Arc<Ask>), found: &Found) -> Refused {
+    pub(super) fn settle(&mut self, pod: &Arc<Pod>, ask: &Arc<Ask>, found: &Found) -> Refused {
         let mut refused = Refused::default();
         match found {
             Found::Victims(node, victims) => {
@@ -130,10 +130,11 @@ struct Candidate {
 /// Searches for a node whose pods can be ended for a pod that no node can take.
 pub(super) fn search(
     placement: &mut Placement,
-    (pod, ask): (&Pod, &Ask),
+    incoming: Incoming<'_>,
     refusals: &[(Str, Refusal)],
     capacity: &Capacity,
 ) -> Found {
+    let Incoming { pod, ask } = incoming;
     if ask.never_preempts {
         return Found::NotEligible("not eligible due to preemptionPolicy=Never.");
     }
@@ -164,7 +165,7 @@ pub(super) fn search(
                 Err(vec!["Preemption is not helpful for scheduling".into()])
             }
             None => Err(vec!["No preemption victims found for incoming pod".into()]),
-            Some(uids) => try_node(placement, (pod, ask), (node, uids), &budgets, capacity),
+            Some(uids) => try_node(placement, incoming, node, uids, &budgets, capacity),
         };
         match found {
             // The first of equals.
@@ -205,8 +206,9 @@ fn awaits_victims(placement: &Placement, pod: &Pod, refusals: &[(Str, Refusal)])
 /// Returns the victims on a node that make room for the pod, or the reason why that does not help.
 fn try_node(
     placement: &mut Placement,
-    (pod, ask): (&Pod, &Ask),
-    (node, lower): (&Str, &[Uid]),
+    incoming: Incoming<'_>,
+    node: &Str,
+    lower: &[Uid],
     budgets: &[Allowance],
     capacity: &Capacity,
 ) -> Result<Candidate, Vec<Cow<'static, str>>> {
@@ -214,7 +216,7 @@ fn try_node(
     let mut lifted: Vec<PlacedPod> = lifted.collect();
     lifted.sort_by_key(importance);
     let mut free = capacity.balance(node) + lifted.len() as i64;
-    if let Some(refusal) = placement.refusal_now((pod, ask), node, free) {
+    if let Some(refusal) = placement.refusal_now(incoming, node, free) {
         lifted.iter().for_each(|it| placement.settle(it));
         return Err(refusal.reasons);
     }
@@ -225,7 +227,7 @@ fn try_node(
     let (mut victims, mut violations) = (Vec::new(), 0);
     for (other, violates) in all {
         placement.settle(&other);
-        if placement.refusal_now((pod, ask), node, free - 1).is_none() {
+        if placement.refusal_now(incoming, node, free - 1).is_none() {
             free -= 1;
             continue;
         }

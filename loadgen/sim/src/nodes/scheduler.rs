@@ -385,12 +385,12 @@ impl Scheduler {
     /// Records that a pod found no room: it waits, unless it has been deleted.
     #[cold]
     fn waits(&mut self, waiting: &Waiting, now: Now) {
-        let pod = (&waiting.namespace, &waiting.name);
-        if self.cluster.get::<Pod>(pod.0, pod.1).is_err() {
+        let (namespace, name) = (&waiting.namespace, &waiting.name);
+        if self.cluster.get::<Pod>(namespace, name).is_err() {
             return;
         }
         let places = self.capacity.places();
-        self.unplaced.begin(pod, places, now.mono_ns);
+        self.unplaced.begin(namespace, name, places, now.mono_ns);
     }
 
     /// Binds the pods that can be bound now.

@@ -74,7 +74,8 @@ pub fn jump(executor: &Executor, now: &mut Now, to_ns: i64) {
 pub fn drive(
     tasks: &Tasks,
     executor: &Executor,
-    (limit_ns, wall_ns): (i64, i64),
+    limit_ns: i64,
+    wall_ns: i64,
     observer: &mut impl RunObserver,
 ) -> (RunEnd, Now) {
     let mut now = Now {

@@ -60,8 +60,7 @@ fn run_parts(scripts: Vec<Script>, limit_ns: i64) -> (RunEnd, Vec<(char, i64)>) 
         };
         tasks.install(id, Arc::new(Mutex::new(task_under_test)));
     }
-    let times = (limit_ns, WALL_START_NS);
-    let (end, _) = drive(&tasks, &executor, times, &mut NoObserver);
+    let (end, _) = drive(&tasks, &executor, limit_ns, WALL_START_NS, &mut NoObserver);
     let log = log.lock().unwrap().clone();
     (end, log)
 }

@@ -165,9 +165,10 @@ impl PodLifecycle {
 
     /// Reports that the node rejects the pod.
     pub(super) fn reject(&mut self, pod: &Pod, refusal: &Refusal, now: Now) {
-        let why = (&*refusal.reason, &*refusal.message);
+        let (reason, message) = (&refusal.reason, &refusal.message);
         let written = change_status(&self.cluster, pod, now, |live| {
-            live.is_active().then(|| rejected(live, why, now.wall()))
+            live.is_active()
+                .then(|| rejected(live, reason, message, now.wall()))
         });
         if let Some(reason) = refusal.told.filter(|_| written) {
             let event = PodEvent::of_pod(EventType::Warning, reason, &refusal.message);

@@ -104,7 +104,8 @@ impl Kubelets {
         cluster: Arc<Cluster>,
         latency: &LatencySettings,
         seed: u64,
-        (shard, shards): (usize, usize),
+        shard: usize,
+        shards: usize,
         waker: Waker,
     ) -> Kubelets {
         let (shard, shards) = (shard as u64, shards as u64);

@@ -9,7 +9,7 @@ use podstorm::client::EventType::{Normal, Warning};
 use podstorm_objects::{Pod, RestartPolicy, Str, Uid};
 
 use super::SECOND_NS;
-use super::events::Notes;
+use super::events::{ContainerRef, Notes};
 use super::hooks::Hooks;
 use super::image::{PullPolicy, back_off_pulling};
 use super::instance::Running;
@@ -156,7 +156,8 @@ impl Container {
         name: &Str,
         image: &Str,
         role: Role,
-        (policy, probes): (Restarts, Arc<Probes>),
+        policy: Restarts,
+        probes: Arc<Probes>,
         part: Part,
     ) -> Container {
         Container {
@@ -313,7 +314,8 @@ impl Container {
                 let shows = is_due(shown_ns);
                 if shows {
                     *shown_ns = None;
-                    notes.add(Some((&self.name, self.role)), Warning, "BackOff", || {
+                    let of = ContainerRef::new(&self.name, self.role);
+                    notes.add(Some(of), Warning, "BackOff", || {
                         let (name, pod) = (&self.name, &ways.identity);
                         format!("Back-off restarting failed container {name} in pod {pod}")
                     });
@@ -334,7 +336,7 @@ impl Container {
                 if shows {
                     *message = back_off_pulling(&self.image);
                     (*reason, *shown_ns) = ("ImagePullBackOff", None);
-                    let of = Some((&self.name, self.role));
+                    let of = Some(ContainerRef::new(&self.name, self.role));
                     let image = &self.image;
                     let told = || format!("Back-off pulling image \"{image}\"");
                     notes.add(of, Normal, "BackOff", told);
@@ -368,7 +370,7 @@ impl Container {
             self.state = refused;
             return;
         }
-        let of = Some((&self.name, self.role));
+        let of = Some(ContainerRef::new(&self.name, self.role));
         if let Some(fault) = &ways.fault {
             notes.add(of, Warning, "Failed", || format!("Error: {fault}"));
             self.state = State::Refused {

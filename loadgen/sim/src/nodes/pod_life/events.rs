@@ -18,6 +18,19 @@ pub(in crate::nodes) struct PodEvent {
     container: Option<(Str, Role)>,
 }
 
+/// A container that Events are about.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct ContainerRef<'a> {
+    pub(super) name: &'a Str,
+    pub(super) role: Role,
+}
+
+impl ContainerRef<'_> {
+    pub(super) fn new(name: &Str, role: Role) -> ContainerRef<'_> {
+        ContainerRef { name, role }
+    }
+}
+
 impl PodEvent {
     /// Returns an Event about the pod.
     pub(in crate::nodes) fn of_pod(
@@ -79,7 +92,7 @@ impl Notes {
     /// Adds an Event about the pod or one of its containers.
     pub(super) fn add(
         &mut self,
-        container: Option<(&Str, Role)>,
+        container: Option<ContainerRef<'_>>,
         kind: EventType,
         reason: &'static str,
         message: impl FnOnce() -> String,
@@ -89,7 +102,7 @@ impl Notes {
                 kind,
                 reason,
                 message: message().into(),
-                container: container.map(|(name, role)| (name.clone(), role)),
+                container: container.map(|it| (it.name.clone(), it.role)),
             });
         }
     }

@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use super::SECOND_NS;
 use super::container::{Container, State, Ways};
-use super::events::Notes;
+use super::events::{ContainerRef, Notes};
 use super::instance::GRACE_MIN_NS;
 
 /// The message of a failed hook.
@@ -73,7 +73,7 @@ impl Container {
             running.is_hidden = false;
             return true;
         }
-        let of = Some((&self.name, self.role));
+        let of = Some(ContainerRef::new(&self.name, self.role));
         let failed = || POST_START_FAILED.to_owned();
         notes.add(of, Warning, "FailedPostStartHook", failed);
         notes.add(of, Normal, "Killing", || "FailedPostStartHook".to_owned());
@@ -105,7 +105,7 @@ impl Container {
     /// Records the Event for a failing `preStop` hook of an instance that stops.
     pub(super) fn tell_pre_stop(&self, notes: &mut Notes) {
         if self.hooks.pre_stop_ns.is_some() && !self.part.pre_stop(self.instance()) {
-            let of = Some((&self.name, self.role));
+            let of = Some(ContainerRef::new(&self.name, self.role));
             let message = || "PreStopHook failed".to_owned();
             notes.add(of, Warning, "FailedPreStopHook", message);
         }

@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use super::SECOND_NS;
 use super::container::{Container, SHOWN_NS, State};
-use super::events::{Notes, PULLED};
+use super::events::{ContainerRef, Notes, PULLED};
 use super::restarts::{BACKOFF_MAX_NS, BACKOFF_MIN_NS};
 use super::status::go_duration;
 
@@ -65,7 +65,8 @@ impl Container {
         if pulls && self.pulling_since_ns.is_none() {
             self.pulling_since_ns = Some(at_ns);
             let image = &self.image;
-            notes.add(Some((&self.name, self.role)), Normal, "Pulling", || {
+            let of = Some(ContainerRef::new(&self.name, self.role));
+            notes.add(of, Normal, "Pulling", || {
                 format!("Pulling image \"{image}\"")
             });
         }
@@ -76,7 +77,8 @@ impl Container {
     pub(super) fn pull(&mut self, at_ns: i64, notes: &mut Notes) -> Result<(), State> {
         self.announce_pull(at_ns, notes);
         let since_ns = self.pulling_since_ns.take();
-        let (of, image) = (Some((&self.name, self.role)), &self.image);
+        let of = Some(ContainerRef::new(&self.name, self.role));
+        let image = &self.image;
         if self.is_unpullable && self.pull_policy == PullPolicy::Never {
             const ABSENT: &str = "ErrImageNeverPull";
             let message =

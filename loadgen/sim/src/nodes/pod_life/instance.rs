@@ -3,7 +3,7 @@
 use podstorm_objects::RestartPolicy;
 
 use super::container::{Container, Role, State, Ways};
-use super::events::Notes;
+use super::events::{ContainerRef, Notes};
 use super::probes::{Failures, Kind, Said};
 use crate::nodes::script::{After, Exit};
 
@@ -178,10 +178,10 @@ impl Container {
         let State::Running(running) = &mut self.state else {
             return;
         };
-        let of = (&self.name, self.role);
+        let of = ContainerRef::new(&self.name, self.role);
         let mut is_killed = false;
         running.failures.retain_mut(|failures| {
-            let goes_on = self.probes.tell(failures, (of, at_ns), restarts, notes);
+            let goes_on = self.probes.tell(failures, of, at_ns, restarts, notes);
             is_killed |= !goes_on && failures.kills;
             goes_on
         });

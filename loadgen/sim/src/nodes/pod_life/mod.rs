@@ -45,7 +45,7 @@ use podstorm_objects::{Pod, PodPhase, PodSpec};
 
 use super::script::{Script, ScriptError};
 use container::{Container, Ended, Role, State, Ways};
-use events::Notes;
+use events::{ContainerRef, Notes};
 use instance::GRACE_MIN_NS;
 use report::{PodReport, SpecReport};
 use restart_all::RestartAll;
@@ -400,10 +400,10 @@ impl PodLife {
         self.restarting = None;
         for container in &mut self.containers {
             if container.running().is_some() {
-                let (name, role) = (&container.name, container.role);
-                self.notes.add(Some((name, role)), Normal, "Killing", || {
-                    format!("Stopping container {name}")
-                });
+                let name = &container.name;
+                let of = Some(ContainerRef::new(name, container.role));
+                let message = || format!("Stopping container {name}");
+                self.notes.add(of, Normal, "Killing", message);
                 container.tell_pre_stop(&mut self.notes);
             }
             container.give_up();

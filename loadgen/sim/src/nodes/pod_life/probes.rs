@@ -11,12 +11,11 @@
 use std::borrow::Cow;
 
 use podstorm::client::EventType::{Normal, Warning};
-use podstorm_objects::Str;
 use serde_json::Value;
 
 use super::SECOND_NS;
 use super::container::Role;
-use super::events::Notes;
+use super::events::{ContainerRef, Notes};
 use crate::nodes::script::After;
 
 /// The kind of a probe.
@@ -186,7 +185,7 @@ impl Probes {
     /// `begins_ns`.
     pub(super) fn course(&self, said: &Said, since_ns: i64, begins_ns: i64) -> Course {
         let mut course = Course::default();
-        self.start(&mut course, said, (since_ns, begins_ns));
+        self.start(&mut course, said, since_ns, begins_ns);
         // The other probes wait for the startup probe.
         if let Some(started_ns) = course.started_ns {
             let first_ns = |probe: &Probe| since_ns.saturating_add(probe.delay_ns).max(started_ns);
@@ -204,7 +203,7 @@ impl Probes {
         }
     }
 
-    fn start(&self, course: &mut Course, said: &Said, (since_ns, begins_ns): (i64, i64)) {
+    fn start(&self, course: &mut Course, said: &Said, since_ns: i64, begins_ns: i64) {
         let probe = &self.startup;
         if !probe.is_said {
             course.started_ns = Some(begins_ns);
@@ -283,7 +282,8 @@ impl Probes {
     pub(super) fn tell(
         &self,
         failures: &mut Failures,
-        (container, at_ns): ((&Str, Role), i64),
+        container: ContainerRef<'_>,
+        at_ns: i64,
         restarts: bool,
         notes: &mut Notes,
     ) -> bool {
@@ -305,13 +305,13 @@ impl Probes {
         }
         if failures.kills {
             notes.add(Some(container), Normal, "Killing", || {
-                let (what, then) = match (container.1, restarts) {
+                let (what, then) = match (container.role, restarts) {
                     (Role::Regular, true) => ("Container", ", will be restarted"),
                     (Role::Regular, false) => ("Container", ""),
                     (Role::Init | Role::Sidecar, _) => ("Init container", ""),
                 };
                 let kind = kind.to_lowercase();
-                format!("{what} {} failed {kind} probe{then}", container.0)
+                format!("{what} {} failed {kind} probe{then}", container.name)
             });
         }
         false

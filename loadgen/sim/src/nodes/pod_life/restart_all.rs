@@ -10,6 +10,7 @@ use serde_json::Value;
 
 use super::PodLife;
 use super::container::{Container, Ended, State};
+use super::events::ContainerRef;
 use super::instance::GRACE_MIN_NS;
 use super::status::time;
 
@@ -70,7 +71,7 @@ impl PodLife {
             container.restarts_all = false;
             if container.running().is_some() {
                 let name = &container.name;
-                let of = Some((name, container.role));
+                let of = Some(ContainerRef::new(name, container.role));
                 let message = || format!("Stopping container {name}");
                 self.notes.add(of, Normal, "Killing", message);
                 container.stop(self.at_ns, kill_ns, &self.ways);

@@ -124,8 +124,8 @@ impl PodLife {
                 _ => Part::default(),
             };
             let (restarts, probes, pull_policy, hooks) = rules.clone();
-            let policies = (restarts, probes);
-            let mut container = Container::new(&spec.name, &spec.image, role, policies, part);
+            let (name, image) = (&spec.name, &spec.image);
+            let mut container = Container::new(name, image, role, restarts, probes, part);
             container.is_unpullable = (seen.is_unpullable)(&spec.image);
             container.is_present = (seen.is_present)(&spec.image);
             (container.pull_policy, container.hooks) = (pull_policy, hooks);

@@ -50,9 +50,9 @@ impl NodeHarness {
         let scheduler = scheduler.controlled_by(&control);
         let mut tasks: Vec<Box<dyn Task>> = vec![Box::new(scheduler)];
         for shard in 0..shards {
-            let place = (shard, shards);
-            let kubelets = Kubelets::new(cluster.clone(), &latency, 1, place, waker.clone());
-            tasks.push(Box::new(kubelets.controlled_by(&control, waker.clone())));
+            let (cluster, waker) = (cluster.clone(), waker.clone());
+            let kubelets = Kubelets::new(cluster, &latency, 1, shard, shards, waker.clone());
+            tasks.push(Box::new(kubelets.controlled_by(&control, waker)));
         }
         let now = Now {
             mono_ns: 0,
