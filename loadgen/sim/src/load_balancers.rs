@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 use std::sync::Arc;
 
-use podstorm::client::EventType;
+use podstorm::client::EventType::{Normal, Warning};
 use podstorm::controller::{ControllerType, Setup};
 use podstorm::driver::{AsyncWorkload, Calls, Steps, SyncFailure};
 use podstorm::informer::{Handler, Informers};
@@ -180,12 +180,8 @@ async fn ensure(
     if number_of(&service).is_some() && service.metadata.has_finalizer(FINALIZER) {
         return Ok(());
     }
-    calls.report(
-        &*service,
-        EventType::Normal,
-        "EnsuringLoadBalancer",
-        "Ensuring load balancer",
-    );
+    let text = "Ensuring load balancer";
+    calls.report(&*service, Normal, "EnsuringLoadBalancer", text);
     let Some(number) = shared.give(key, &service) else {
         let problem = format!(
             "failed to ensure load balancer: none of the {} addresses is free, or not the one that \
@@ -193,12 +189,7 @@ async fn ensure(
             shared.count
         );
         let text = format!("Error syncing load balancer: {problem}");
-        calls.report(
-            &*service,
-            EventType::Warning,
-            "SyncLoadBalancerFailed",
-            text,
-        );
+        calls.report(&*service, Warning, "SyncLoadBalancerFailed", text);
         return Err(SyncFailure::new("no address", problem));
     };
     let service = match service.metadata.has_finalizer(FINALIZER) {
@@ -215,12 +206,8 @@ async fn ensure(
     let balancer = json!({"loadBalancer": {"ingress": [{"ip": ip, "ipMode": "VIP"}]}});
     new.fields.insert("status".to_owned(), balancer);
     let service = calls.put_status(new).await.map_err(unwritten())?;
-    calls.report(
-        &*service,
-        EventType::Normal,
-        "EnsuredLoadBalancer",
-        "Ensured load balancer",
-    );
+    let text = "Ensured load balancer";
+    calls.report(&*service, Normal, "EnsuredLoadBalancer", text);
     Ok(())
 }
 
@@ -235,12 +222,8 @@ async fn clean_up(
     service: Cached,
     calls: &Calls,
 ) -> Result<(), SyncFailure> {
-    calls.report(
-        &*service,
-        EventType::Normal,
-        "DeletingLoadBalancer",
-        "Deleting load balancer",
-    );
+    let text = "Deleting load balancer";
+    calls.report(&*service, Normal, "DeletingLoadBalancer", text);
     let service = match number_of(&service) {
         None => service,
         Some(_) => {
@@ -250,12 +233,8 @@ async fn clean_up(
             calls.put_status(new).await.map_err(unwritten())?
         }
     };
-    calls.report(
-        &*service,
-        EventType::Normal,
-        "DeletedLoadBalancer",
-        "Deleted load balancer",
-    );
+    let text = "Deleted load balancer";
+    calls.report(&*service, Normal, "DeletedLoadBalancer", text);
     let mut new = DynamicObject::clone(&service);
     new.metadata.remove_finalizer(FINALIZER);
     calls.put(new).await.map_err(unwritten())?;

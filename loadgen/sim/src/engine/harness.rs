@@ -254,9 +254,7 @@ impl Harness {
             assemble_with(options.clone(), cluster, clock, None, nodes.clone(), add);
         let (cluster, executor) = (builder.cluster, builder.executor);
         // Release: a thread that sees the flag sees the completed tasks.
-        builder
-            .started
-            .store(true, std::sync::atomic::Ordering::Release);
+        builder.started.store(true, Ordering::Release);
         let (tasks, workers, writers) = (builder.tasks, builder.workers, builder.writers);
         let engine = match options.engine {
             EngineKind::Virtual => {

@@ -334,13 +334,9 @@ impl Connection {
         self.with_stream(kind, |stream| {
             (stream.drop, stream.duplicate, stream.replay) = (0, 0, 0);
             let fault_ids = &mut stream.fault_ids;
-            for forgotten in [
-                &mut fault_ids.held,
-                &mut fault_ids.dropped,
-                &mut fault_ids.repeated,
-            ] {
-                forgotten.clear();
-            }
+            fault_ids.held.clear();
+            fault_ids.dropped.clear();
+            fault_ids.repeated.clear();
             if stream.lag.is_some() && stream.lag_ns > 0 {
                 let until_ns = now.mono_ns.saturating_add(stream.lag_ns);
                 stream.held_until_ns = stream.held_until_ns.max(until_ns);

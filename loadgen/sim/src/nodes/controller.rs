@@ -83,9 +83,7 @@ impl NodeController {
     pub(super) fn see_nodes(&mut self, now: Now) -> Next {
         let (known, missing) = (&mut self.known, &mut self.missing);
         let (cluster, control) = (&self.cluster, &self.control);
-        let quarantined_ns = now
-            .mono_ns
-            .saturating_add(self.control.times().quarantine_ns);
+        let quarantined_ns = now.mono_ns.saturating_add(control.times().quarantine_ns);
         self.nodes.poll(now, |item| match item {
             ObjectEvent::Reset => known.clear(),
             ObjectEvent::Added(node) | ObjectEvent::Modified(node) => {
@@ -114,22 +112,18 @@ impl NodeController {
         let Some(node) = pod.node_name.as_ref().filter(|node| !node.is_empty()) else {
             return;
         };
+        let times = self.control.times();
         // Clients may load pods without their nodes.
         let is_strict = self.control.clients().is_none();
         if is_strict && !self.known.contains(node) && !self.missing.contains_key(node) {
-            let due_ns = now
-                .mono_ns
-                .saturating_add(self.control.times().quarantine_ns);
+            let due_ns = now.mono_ns.saturating_add(times.quarantine_ns);
             self.missing.insert(node.clone(), due_ns);
         }
         if pod.metadata.is_deleting() {
             return;
         }
         if let Some(Stage::Evicted(due_ns @ None)) = self.silent.get_mut(node) {
-            *due_ns = Some(
-                now.mono_ns
-                    .saturating_add(self.control.times().toleration_ns),
-            );
+            *due_ns = Some(now.mono_ns.saturating_add(times.toleration_ns));
         }
     }
 
@@ -159,10 +153,8 @@ impl NodeController {
             let next = match self.silent.get(&node) {
                 Some(Stage::Silent(_)) => {
                     self.mark_unreachable(&node, now);
-                    Stage::Unreachable(
-                        now.mono_ns
-                            .saturating_add(self.control.times().toleration_ns),
-                    )
+                    let tolerated_ns = self.control.times().toleration_ns;
+                    Stage::Unreachable(now.mono_ns.saturating_add(tolerated_ns))
                 }
                 _ => {
                     self.evict(&node, now);
