@@ -4,6 +4,7 @@ use std::fmt::Debug;
 
 use podstorm_apiserver::Propagation;
 use podstorm_objects::Kind;
+use podstorm_sim::faults::watching::hyphenated;
 use podstorm_sim::faults::{ApiFault, Call, CrashPoint, Effect, StreamEnd, StreamKind};
 use podstorm_sim::rows::Rows;
 use serde::de::{DeserializeOwned, Error};
@@ -324,22 +325,9 @@ pub enum Dependents {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OwnerKind(pub Kind);
 
-impl OwnerKind {
-    fn name(self) -> String {
-        let mut name = String::new();
-        for c in self.0.name().chars() {
-            if c.is_uppercase() && !name.is_empty() {
-                name.push('-');
-            }
-            name.extend(c.to_lowercase());
-        }
-        name
-    }
-}
-
 impl Serialize for OwnerKind {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(&self.name())
+        serializer.serialize_str(&hyphenated(self.0))
     }
 }
 
@@ -348,7 +336,7 @@ impl<'de> Deserialize<'de> for OwnerKind {
         let text = String::deserialize(deserializer)?;
         let kinds = Rows::installed().iter().filter_map(|row| row.kind);
         let mut kinds = kinds.map(OwnerKind);
-        let found = kinds.find(|kind| kind.name() == text);
+        let found = kinds.find(|kind| hyphenated(kind.0) == text);
         let unknown = || format!("{text:?} is not a kind with a controller");
         found.ok_or_else(|| D::Error::custom(unknown()))
     }

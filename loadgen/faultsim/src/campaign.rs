@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use podstorm::policy::Behaviour;
 use podstorm_objects::Kind;
 use podstorm_sim::faults::FaultClass;
+use podstorm_sim::lock;
 
 use super::coverage::Pairs;
 use super::rows::SubjectRow;
@@ -177,9 +178,7 @@ pub fn run(
         let behaviour = behaviour_of(seed, campaign.behaviour);
         let schedule = (campaign.workload.draw)(seed, &campaign.classes);
         let verdict = schedule.play_caught(behaviour);
-        let mut outcome = outcome
-            .lock()
-            .expect("no thread panics while it holds this lock");
+        let mut outcome = lock(&outcome);
         let sum = &mut outcome.sums[behaviour as usize];
         sum.add(&verdict);
         for kind in schedule.kinds() {

@@ -68,12 +68,12 @@ pub mod services;
 
 use std::sync::{Mutex, MutexGuard};
 
-/// Locks a mutex of this crate.
+/// Locks a mutex of the simulation.
 ///
 /// # Panics
 /// If a thread panicked while it held the lock.
 #[inline]
-pub(crate) fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+pub fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex
         .lock()
         .expect("no thread panics while it holds this lock")

@@ -22,6 +22,7 @@ use podstorm_objects::{Kind, Now, Pod};
 use podstorm_sim::engine::fault_harness::FaultHarness;
 use podstorm_sim::engine::observer::{Origin, SyncId};
 use podstorm_sim::faults::FaultClass;
+use podstorm_sim::lock;
 
 use super::action::{Action, SubjectAction};
 use super::coverage;
@@ -114,9 +115,7 @@ impl Checker {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state
-            .lock()
-            .expect("no thread panics while it holds this lock")
+        lock(&self.state)
     }
 
     /// Whether an invariant was violated, so that the run can stop.
@@ -128,6 +127,13 @@ impl Checker {
     /// Records a violation that the caller has found.
     pub(crate) fn fail(&self, invariant: &'static str, text: impl Into<String>, now: Now) {
         self.check(now, |_| Err((invariant, text.into())));
+    }
+
+    /// Records the violation that a check has found, if any.
+    pub(crate) fn judge(&self, checked: Checked, now: Now) {
+        if let Err((invariant, text)) = checked {
+            self.fail(invariant, text, now);
+        }
     }
 
     /// Returns the time of the last write of an object other than an Event, ns.

@@ -13,6 +13,7 @@ use podstorm_objects::Now;
 use podstorm_sim::engine::fault_harness::FaultHarness;
 use podstorm_sim::engine::observer::{Observer, Origin, Origins, SyncId};
 use podstorm_sim::faults::BatchPosition;
+use podstorm_sim::lock;
 
 use super::{Simulation, Watcher};
 use crate::invariants::{Checked, Checker};
@@ -107,16 +108,8 @@ impl<J: Judge, W: Watcher> Beside<J, W> {
         })
     }
 
-    fn judged(&self, checked: Checked, now: Now) {
-        if let Err((invariant, text)) = checked {
-            self.checker.fail(invariant, text, now);
-        }
-    }
-
     fn state(&self) -> MutexGuard<'_, State<J>> {
-        self.state
-            .lock()
-            .expect("no thread panics while it holds this lock")
+        lock(&self.state)
     }
 }
 
@@ -171,7 +164,7 @@ impl<J: Judge, W: Watcher> CommitObserver for Beside<J, W> {
             }
             state.judge.committed(commit, sync)
         };
-        self.judged(checked, commit.now);
+        self.checker.judge(checked, commit.now);
     }
 }
 
@@ -220,7 +213,7 @@ impl<J: Judge, W: Watcher + Debug> Observer<J::Workload> for Beside<J, W> {
     ) {
         self.checker.other_sync_ended(sync);
         let checked = self.state().judge.ended(sync);
-        self.judged(checked, now);
+        self.checker.judge(checked, now);
     }
 }
 

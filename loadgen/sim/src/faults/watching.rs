@@ -2,7 +2,7 @@
 //! one object keep their order, except for repeated events.
 
 use std::collections::VecDeque;
-use std::fmt::{self, Display, Formatter, Write};
+use std::fmt::{self, Display, Formatter};
 
 use podstorm::client::WatchEvent;
 use podstorm::row::{ControllerRow, RunsIn};
@@ -51,14 +51,20 @@ impl StreamKind {
 
 impl Display for StreamKind {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        for (at, c) in self.0.name().char_indices() {
-            if at > 0 && c.is_ascii_uppercase() {
-                f.write_char('-')?;
-            }
-            f.write_char(c.to_ascii_lowercase())?;
-        }
-        f.write_char('s')
+        write!(f, "{}s", hyphenated(self.0))
     }
+}
+
+/// Returns the name of a kind in lower case with hyphens: `replica-set`.
+pub fn hyphenated(kind: Kind) -> String {
+    let mut name = String::new();
+    for c in kind.name().chars() {
+        if c.is_ascii_uppercase() && !name.is_empty() {
+            name.push('-');
+        }
+        name.push(c.to_ascii_lowercase());
+    }
+    name
 }
 
 impl Serialize for StreamKind {

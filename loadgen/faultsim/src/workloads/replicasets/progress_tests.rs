@@ -15,6 +15,7 @@ use podstorm_sim::engine::fault_harness::FaultHarness;
 use podstorm_sim::engine::observer::{Observer, Origin, Origins, SyncId};
 use podstorm_sim::executor::seed::seed_for;
 use podstorm_sim::faults::{ApiFault, Armed, BatchPosition, Call, Effect, Network};
+use podstorm_sim::lock;
 
 use super::{SetOwners, replica_set};
 use crate::invariants::Checker;
@@ -44,9 +45,7 @@ struct Watched {
 
 impl Watch {
     fn state(&self) -> MutexGuard<'_, Watched> {
-        self.state
-            .lock()
-            .expect("no thread panics while it holds this lock")
+        lock(&self.state)
     }
 }
 

@@ -14,6 +14,7 @@ use podstorm_objects::{Deployment, DeploymentCondition, Kind, Now, Pod, Reason, 
 use podstorm_sim::engine::fault_harness::FaultHarness;
 use podstorm_sim::engine::observer::{Observer, Origin, Origins, SyncId};
 use podstorm_sim::faults::BatchPosition;
+use podstorm_sim::lock;
 
 use super::ending;
 use super::users::deployments;
@@ -89,16 +90,12 @@ impl RolloutChecker {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state
-            .lock()
-            .expect("no thread panics while it holds this lock")
+        lock(&self.state)
     }
 
     fn check(&self, now: Now, check: impl FnOnce(&mut State) -> Checked) {
         let checked = check(&mut self.state());
-        if let Err((invariant, text)) = checked {
-            self.checker.fail(invariant, text, now);
-        }
+        self.checker.judge(checked, now);
     }
 }
 

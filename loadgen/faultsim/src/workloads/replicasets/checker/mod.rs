@@ -27,6 +27,7 @@ use podstorm_objects::{AnyObject, Kind, Now};
 use podstorm_sim::engine::fault_harness::FaultHarness;
 use podstorm_sim::engine::observer::{Observer, Origin, Origins, SyncId};
 use podstorm_sim::faults::BatchPosition;
+use podstorm_sim::lock;
 
 use super::reference::{Lockstep, Snapshot};
 use crate::action::Action;
@@ -60,9 +61,7 @@ struct State {
 
 impl Known {
     fn state(&self) -> MutexGuard<'_, State> {
-        self.0
-            .lock()
-            .expect("no thread panics while it holds this lock")
+        lock(&self.0)
     }
 }
 
@@ -114,9 +113,7 @@ impl SetChecker {
 
     fn check(&self, now: Now, check: impl FnOnce(&mut State) -> Checked) {
         let checked = check(&mut self.known.state());
-        if let Err((invariant, text)) = checked {
-            self.checker.fail(invariant, text, now);
-        }
+        self.checker.judge(checked, now);
     }
 }
 
