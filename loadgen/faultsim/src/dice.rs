@@ -7,7 +7,7 @@ use fastrand::Rng;
 use podstorm_sim::executor::seed::seed_for;
 use podstorm_sim::faults::{ApiFault, Call, Effect, FaultClass, StreamEnd, StreamKind};
 
-use crate::action::Action;
+use crate::action::{Action, Death, Dependents};
 use crate::plan::PlannedCluster;
 
 /// The rates of faults of a class, per simulated minute.
@@ -145,6 +145,30 @@ impl Dice {
             startup_ms: self.one(&[10, 2_000]),
             termination_ms: self.one(&[10, 2_000]),
         }
+    }
+
+    /// Draws the end of some pods of an owner.
+    pub(crate) fn kill(&mut self, owner: String, percents: &[u32]) -> Action {
+        Action::Kill {
+            owner,
+            percent: self.one(percents),
+            how: self.one(&Death::ALL),
+        }
+    }
+
+    /// Draws the deletion of an object, and the creation of another under its name.
+    pub(crate) fn recreated<A>(
+        &mut self,
+        name: String,
+        delete: fn(String, Dependents) -> A,
+        create: fn(String) -> A,
+    ) -> Vec<(u32, A)> {
+        let propagation = self.one(&Dependents::DRAWN);
+        let gap_ms = self.one(&[0, 1, 10, 1_000, 30_000]);
+        vec![
+            (0, delete(name.clone(), propagation)),
+            (gap_ms, create(name)),
+        ]
     }
 
     /// Draws a fault against the next matching requests.

@@ -1,6 +1,9 @@
-//! The objects of a simulation: their names, and JSON to modify before their creation.
+//! The objects of a simulation: their names, lookups, and JSON to modify before their creation.
 
-use podstorm_objects::{Kind, Map, ObjectMeta};
+use std::sync::Arc;
+
+use podstorm_apiserver::Cluster;
+use podstorm_objects::{DynamicObject, Kind, Map, ObjectMeta, Pod};
 use serde_json::{Value, json};
 
 /// The namespace of every object that a schedule names.
@@ -59,6 +62,38 @@ fn merge(target: &mut Value, change: Value) {
             value => merge(members.entry(name).or_insert(Value::Null), value),
         }
     }
+}
+
+/// Returns the patch that changes an annotation of an object to this count.
+pub(crate) fn touched(count: u64) -> Value {
+    let touched = json!({"podstorm.example/touched": count.to_string()});
+    json!({"metadata": {"annotations": touched}})
+}
+
+/// Returns every object of a kind without its own type, in name order.
+pub(crate) fn listed(cluster: &Cluster, kind: Kind) -> Vec<Arc<DynamicObject>> {
+    let page = cluster.api(kind).list(&Default::default());
+    let items = page.expect("every cluster serves the kind").items;
+    let items = items.into_iter();
+    items
+        .filter_map(|it| it.downcast::<DynamicObject>())
+        .collect()
+}
+
+/// Returns the pods that the named object owns, in name order.
+pub(crate) fn pods_of(cluster: &Cluster, kind: Kind, name: &str) -> Vec<Arc<Pod>> {
+    let (mut pods, _) = cluster.list::<Pod>(Some(NAMESPACE));
+    pods.retain(|pod| {
+        let owner = pod.metadata.controller();
+        owner.is_some_and(|owner| *owner.kind == *kind.name() && *owner.name == *name)
+    });
+    pods
+}
+
+/// Returns the pod with this index among those that the named object owns; the index wraps around.
+pub(crate) fn nth_pod(cluster: &Cluster, kind: Kind, name: &str, nth: u32) -> Option<Arc<Pod>> {
+    let pods = pods_of(cluster, kind, name);
+    pods.get(nth as usize % pods.len().max(1)).cloned()
 }
 
 /// Returns the members of a patch.

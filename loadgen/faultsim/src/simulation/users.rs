@@ -9,7 +9,7 @@ use podstorm_objects::{AnyObject, Kind, OwnerReference, Pod, Resource, Uid};
 use serde_json::{Value, json};
 
 use super::super::action::{Death, Dependents, Tampering};
-use super::super::objects::{members, pod, with};
+use super::super::objects::{members, pod, touched, with};
 use super::owners::owned_by;
 use super::{Later, NAMESPACE, STUCK, Simulation, ready};
 
@@ -30,9 +30,7 @@ impl Simulation {
     /// A user changes an annotation of an owner of pods, which wakes its key.
     pub fn touch(&mut self, name: &str) {
         self.touches += 1;
-        let touched = self.touches.to_string();
-        let annotations = json!({"podstorm.example/touched": touched});
-        self.patch_owner(name, json!({"metadata": {"annotations": annotations}}));
+        self.patch_owner(name, touched(self.touches));
     }
 
     /// Touches every owner of pods once.
@@ -88,6 +86,13 @@ impl Simulation {
     pub fn patch_object(&self, kind: Kind, name: &str, patch: Value) {
         let (patch, now) = (Patch::Merge(members(patch)), self.harness.now());
         self.written(self.cluster().api(kind).patch(NAMESPACE, name, &patch, now));
+    }
+
+    /// Another client merges JSON into the status of an object in the namespace.
+    pub fn patch_object_status(&self, kind: Kind, name: &str, status: Value) {
+        let patch = Patch::Merge(members(json!({"status": status})));
+        let (api, now) = (self.cluster().api(kind), self.harness.now());
+        self.written(api.patch_status(NAMESPACE, name, &patch, now));
     }
 
     /// A user deletes an object in the namespace.

@@ -4,7 +4,7 @@ use podstorm_sim::faults::FaultClass;
 
 use super::PlannedDeployment;
 use super::users::{BAD_TEMPLATES, Strategy, UserAction};
-use crate::action::{Action, Death, Dependents};
+use crate::action::{Action, Dependents};
 use crate::dice::Dice;
 
 impl Dice {
@@ -63,7 +63,7 @@ impl Dice {
             29 => UserAction::Touch(name),
             30 => UserAction::RollBack(name, self.below(4)),
             31 => {
-                return self.recreated(name);
+                return self.recreated(name, UserAction::Delete, UserAction::Create);
             }
             32 => Action::Scale {
                 owner,
@@ -80,12 +80,7 @@ impl Dice {
                 propagation: self.one(&Dependents::DRAWN),
             }
             .into(),
-            35..38 => Action::Kill {
-                owner,
-                percent: self.one(&[1, 30, 100]),
-                how: self.one(&Death::ALL),
-            }
-            .into(),
+            35..38 => self.kill(owner, &[1, 30, 100]).into(),
             38 | 39 => UserAction::EditSet(owner, self.below(5)),
             _ => Action::Flap {
                 owner,
@@ -93,16 +88,6 @@ impl Dice {
             }
             .into(),
         })
-    }
-
-    /// Deletes a Deployment and recreates it later.
-    fn recreated(&mut self, name: String) -> Vec<(u32, UserAction)> {
-        let propagation = self.one(&Dependents::DRAWN);
-        let gap_ms = self.one(&[0, 1, 10, 1_000, 30_000]);
-        vec![
-            (0, UserAction::Delete(name.clone(), propagation)),
-            (gap_ms, UserAction::Create(name)),
-        ]
     }
 
     /// Draws a change of a spec, and the later recreation of the Deployment.
@@ -125,7 +110,7 @@ impl Dice {
                     _ => UserAction::MinReady(name, self.one(&[0, 1, 10])),
                 },
             )],
-            _ => self.recreated(name),
+            _ => self.recreated(name, UserAction::Delete, UserAction::Create),
         })
     }
 }

@@ -3,14 +3,14 @@
 use std::sync::Arc;
 
 use podstorm::deployment::annotations::ROLLBACK_TO;
-use podstorm_apiserver::{Cluster, DeleteOptions, Patch};
+use podstorm_apiserver::Cluster;
 use podstorm_objects::{Deployment, DynamicObject, Kind, ReplicaSet};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::{PlannedDeployment, ending};
 use crate::action::{Action, Dependents, SubjectAction};
-use crate::objects::{NAMESPACE, members};
+use crate::objects::{NAMESPACE, touched};
 use crate::simulation::{Simulation, Users};
 
 /// The first number of templates that can't run: they request a scheduler that does not exist.
@@ -197,8 +197,7 @@ impl Users for DeploymentUsers {
             History(name, limit) => (name, spec(json!({"revisionHistoryLimit": limit}))),
             Touch(name) => {
                 self.touches += 1;
-                let touched = json!({"podstorm.example/touched": self.touches.to_string()});
-                (name, json!({"metadata": {"annotations": touched}}))
+                (name, touched(self.touches))
             }
             RollBack(name, to) => {
                 let wish = json!({ROLLBACK_TO: to.to_string()});
@@ -206,12 +205,7 @@ impl Users for DeploymentUsers {
             }
             other => return self.act_on_objects(simulation, other),
         };
-        let (cluster, now) = (simulation.harness.cluster(), simulation.harness.now());
-        let patch = Patch::Merge(members(patch));
-        let patched = cluster
-            .api(Kind::DEPLOYMENT)
-            .patch(NAMESPACE, name, &patch, now);
-        simulation.written(patched);
+        simulation.patch_object(Kind::DEPLOYMENT, name, patch);
     }
 
     fn put_right(&mut self, simulation: &mut Simulation) {
@@ -236,16 +230,8 @@ impl DeploymentUsers {
     fn act_on_objects(&self, simulation: &mut Simulation, action: &UserAction) {
         use UserAction::*;
         match action {
-            Delete(name, propagation) => {
-                let options = DeleteOptions {
-                    propagation: Some(propagation.policy()),
-                    ..DeleteOptions::default()
-                };
-                let (cluster, now) = (simulation.harness.cluster(), simulation.harness.now());
-                let deleted = cluster
-                    .api(Kind::DEPLOYMENT)
-                    .delete(NAMESPACE, name, &options, now);
-                simulation.written(deleted);
+            Delete(name, dependents) => {
+                simulation.delete_object(Kind::DEPLOYMENT, name, *dependents);
             }
             Create(name) => {
                 if let Some(deployment) = self.planned.iter().find(|it| it.name == *name) {

@@ -29,14 +29,8 @@ pub(super) struct KnownPod {
     is_odd: bool,
 }
 
-/// The view of a sync at its beginning.
-#[derive(Debug)]
-struct Seen {
-    job: Arc<DynamicObject>,
-}
-
 /// Checks the invariants of a run.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct JobJudge {
     pub(super) circumstances: Circumstances,
     pub(super) pods: BTreeMap<Uid, KnownPod>,
@@ -45,8 +39,9 @@ pub struct JobJudge {
     listed: BTreeMap<Uid, [BTreeSet<Uid>; 2]>,
     /// The number of pods that each Job has listed as succeeded and as failed.
     recount: BTreeMap<Uid, [i64; 2]>,
-    /// Kept after a sync has ended, because its requests may be carried out late.
-    seen: BTreeMap<SyncId, Seen>,
+    /// The Job that each sync saw at its beginning. Kept after the sync has ended, because its
+    /// requests may be carried out late.
+    seen: BTreeMap<SyncId, Arc<DynamicObject>>,
     /// Ended pods that lost their finalizer uncounted, by sync and name: the sync must delete them.
     owed: BTreeMap<(SyncId, String), String>,
     /// The pod patches that failed, as far as their sync knows, with the answer's code.
@@ -70,17 +65,7 @@ impl JobJudge {
     pub(super) fn new(circumstances: Circumstances) -> JobJudge {
         JobJudge {
             circumstances,
-            pods: BTreeMap::new(),
-            jobs: BTreeMap::new(),
-            listed: BTreeMap::new(),
-            recount: BTreeMap::new(),
-            seen: BTreeMap::new(),
-            owed: BTreeMap::new(),
-            failed: BTreeMap::new(),
-            situations: BTreeSet::new(),
-            refused: 0,
-            counted_again: 0,
-            held_ns: 0,
+            ..JobJudge::default()
         }
     }
 
@@ -170,10 +155,7 @@ impl JobJudge {
         let is_listed = lists.is_some_and(|lists| lists.iter().any(|it| it.contains(&meta.uid)));
         let is_indexed = job.is_indexed();
         // An elastic Job may have had fewer indexes when the sync began.
-        let seen = self
-            .seen
-            .get(&sync)
-            .map(|seen| Read::from_object(&seen.job));
+        let seen = self.seen.get(&sync).map(|seen| Read::from_object(seen));
         let has_no_index = is_indexed
             && seen.iter().chain([&job]).any(|job| {
                 let completions = job.number("completions").unwrap_or(0);
@@ -204,9 +186,9 @@ impl JobJudge {
         let Some(seen) = self.seen.get(&sync) else {
             return Ok(());
         };
-        let job = Read::from_object(&seen.job);
+        let job = Read::from_object(seen);
         let (name, pod_name) = (job.name().to_owned(), &pod.metadata.name);
-        let is_over = job.is_suspended() || job.has_finished() || seen.job.metadata.is_deleting();
+        let is_over = job.is_suspended() || job.has_finished() || seen.metadata.is_deleting();
         if is_over {
             return Err(("B7", format!("{pod_name} was created for {name}")));
         }
@@ -301,10 +283,8 @@ impl JobJudge {
             return Err(("B1", format!("{name} has lost a completed index")));
         }
         if new.is_indexed() && new.count("succeeded") != after.len() as i64 {
-            return Err((
-                "B2",
-                format!("the count of {name} differs from its indexes"),
-            ));
+            let text = format!("the count of {name} differs from its indexes");
+            return Err(("B2", text));
         }
         let uid = &new.job.metadata.uid;
         for (at, list) in LISTS.into_iter().enumerate() {
@@ -313,10 +293,8 @@ impl JobJudge {
                 continue;
             }
             if is < was {
-                return Err((
-                    "B1",
-                    format!("{list} of {name} decreases from {was} to {is}"),
-                ));
+                let text = format!("{list} of {name} decreases from {was} to {is}");
+                return Err(("B1", text));
             }
             self.list_written(sync, list, old, new)?;
             let added: Vec<Uid> = new
@@ -343,10 +321,8 @@ impl JobJudge {
                 known.has_succeeded && (known.is_odd || owner_of(&known.pod) == Some(uid))
             });
             if !has_run {
-                return Err((
-                    "B3",
-                    format!("no pod of index {index} of {name} has succeeded"),
-                ));
+                let text = format!("no pod of index {index} of {name} has succeeded");
+                return Err(("B3", text));
             }
         }
         for kind in &ENDS[..2] {
@@ -355,10 +331,8 @@ impl JobJudge {
             {
                 let reason = condition["reason"].as_str().unwrap_or_default();
                 if !self.holds(reason, new, wall_ns) {
-                    return Err((
-                        "B6",
-                        format!("{name} ends with reason {reason}, which does not hold"),
-                    ));
+                    let text = format!("{name} ends with reason {reason}, which does not hold");
+                    return Err(("B6", text));
                 }
             }
         }
@@ -523,7 +497,7 @@ impl Judge for JobJudge {
         if queue == JOBS
             && let Some((job, _)) = controller.cached(key)
         {
-            self.seen.insert(sync, Seen { job });
+            self.seen.insert(sync, job);
         }
     }
 

@@ -5,7 +5,7 @@ use podstorm_sim::faults::{ApiFault, Call, Effect, FaultClass};
 
 use super::PlannedJob;
 use super::users::JobAction;
-use crate::action::{Action, Death, Dependents, Tampering};
+use crate::action::{Action, Dependents, Tampering};
 use crate::dice::Dice;
 use crate::subject::Subject;
 
@@ -94,13 +94,8 @@ impl Dice {
             },
             33 => JobAction::Delete(name, self.one(&Dependents::DRAWN)),
             34 | 35 => JobAction::Create(name),
-            36 => return self.recreated_job(name),
-            _ => Action::Kill {
-                owner: name,
-                percent: self.one(&[1, 30, 100]),
-                how: self.one(&Death::ALL),
-            }
-            .into(),
+            36 => return self.recreated(name, JobAction::Delete, JobAction::Create),
+            _ => self.kill(name, &[1, 30, 100]).into(),
         };
         vec![(0, action)]
     }
@@ -111,16 +106,6 @@ impl Dice {
             percent: self.one(&[1, 30, 50, 100]),
             code,
         }
-    }
-
-    /// Deletes a Job and creates another under its name.
-    fn recreated_job(&mut self, name: String) -> Vec<(u32, JobAction)> {
-        let propagation = self.one(&Dependents::DRAWN);
-        let gap_ms = self.one(&[0, 1, 10, 1_000, 30_000]);
-        vec![
-            (0, JobAction::Delete(name.clone(), propagation)),
-            (gap_ms, JobAction::Create(name)),
-        ]
     }
 
     /// Draws a fault that is specific to Jobs.
@@ -155,13 +140,10 @@ impl Dice {
                 let effect = Effect::Refuse(self.one(&faults));
                 self.requests(&calls, effect, 20).into()
             }
-            FaultClass::PodKill => Action::Kill {
-                owner: name,
-                percent: self.one(&[1, 50, 100]),
-                how: self.one(&Death::ALL),
+            FaultClass::PodKill => self.kill(name, &[1, 50, 100]).into(),
+            FaultClass::Recreate => {
+                return Some(self.recreated(name, JobAction::Delete, JobAction::Create));
             }
-            .into(),
-            FaultClass::Recreate => return Some(self.recreated_job(name)),
             FaultClass::Tampering => match self.below(4) {
                 0 => JobAction::Strip(name, self.below(20)),
                 1 => JobAction::Lose(name, self.below(20)),

@@ -253,10 +253,8 @@ impl Subject for Jobs {
 
     fn watcher(schedule: &Schedule<Jobs>, how: How) -> Arc<Beside<JobJudge>> {
         let circumstances = Circumstances::from_schedule(schedule, how.behaviour);
-        Beside::new(
-            Checker::new(&schedule.cluster, how),
-            JobJudge::new(circumstances),
-        )
+        let checker = Checker::new(&schedule.cluster, how);
+        Beside::new(checker, JobJudge::new(circumstances))
     }
 
     fn ending(_: Behaviour) -> Ending {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use podstorm::job::{Controller, pod::TRACKING_FINALIZER};
-use podstorm_apiserver::{Cluster, Patch};
+use podstorm_apiserver::Cluster;
 use podstorm_objects::{DynamicObject, Kind, Namespace, Pod, PodPhase, RestartPolicy};
 use podstorm_sim::engine::fault_harness::FaultHarness;
 use serde::{Deserialize, Serialize};
@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use super::PlannedJob;
 use super::status::{ENDS, Read, has_succeeded, index_of, is_tracked, owner_of, restarts_of};
 use crate::action::{Action, Dependents, SubjectAction};
-use crate::objects::{NAMESPACE, members};
+use crate::objects::{NAMESPACE, listed, members, nth_pod, pods_of, touched};
 use crate::simulation::{Simulation, Users};
 
 /// The label by which a Job selects its pods.
@@ -179,17 +179,12 @@ impl Users for JobUsers {
             BackoffLimit(name, limit) => spec(name, json!({"backoffLimit": limit})),
             Touch(name) => {
                 self.touches += 1;
-                let touched = json!({"podstorm.example/touched": self.touches.to_string()});
-                let patch = json!({"metadata": {"annotations": touched}});
-                simulation.patch_object(Kind::JOB, name, patch);
+                simulation.patch_object(Kind::JOB, name, touched(self.touches));
             }
             WriteStatus(name) => {
                 self.touches += 1;
-                let status = json!({"status": {"terminating": self.touches % 5}});
-                let (cluster, now) = (simulation.harness.cluster(), simulation.harness.now());
-                let patch = Patch::Merge(members(status));
-                let api = cluster.api(Kind::JOB);
-                simulation.written(api.patch_status(NAMESPACE, name, &patch, now));
+                let status = json!({"terminating": self.touches % 5});
+                simulation.patch_object_status(Kind::JOB, name, status);
             }
             Delete(name, dependents) => simulation.delete_object(Kind::JOB, name, *dependents),
             Create(name) => {
@@ -199,17 +194,17 @@ impl Users for JobUsers {
             }
             Orphan { job, tracked } => orphan(simulation, job, *tracked),
             Strip(name, nth) => {
-                if let Some(pod) = nth_pod(simulation.harness.cluster(), name, *nth) {
+                if let Some(pod) = nth_pod(simulation.harness.cluster(), Kind::JOB, name, *nth) {
                     strip(simulation, &pod);
                 }
             }
             Remove(name, nth) => {
-                if let Some(pod) = nth_pod(simulation.harness.cluster(), name, *nth) {
+                if let Some(pod) = nth_pod(simulation.harness.cluster(), Kind::JOB, name, *nth) {
                     simulation.delete_pod(&pod.metadata.name, None);
                 }
             }
             Lose(name, nth) => {
-                if let Some(pod) = nth_pod(simulation.harness.cluster(), name, *nth) {
+                if let Some(pod) = nth_pod(simulation.harness.cluster(), Kind::JOB, name, *nth) {
                     let lost = json!({"metadata": {"labels": {SELECTING: "lost"}}});
                     simulation.patch_pod(&pod.metadata.name, lost);
                 }
@@ -343,11 +338,7 @@ fn is_hopeless(job: &Read<'_>, simulation: &Simulation) -> bool {
 
 /// Returns every Job of the namespace, in name order.
 pub(super) fn jobs(cluster: &Cluster) -> Vec<Arc<DynamicObject>> {
-    let page = cluster.api(Kind::JOB).list(&Default::default());
-    let items = page.expect("every cluster serves Jobs").items;
-    let jobs = items.into_iter();
-    jobs.filter_map(|it| it.downcast::<DynamicObject>())
-        .collect()
+    listed(cluster, Kind::JOB)
 }
 
 /// A user removes the tracking finalizer of a pod.
@@ -358,25 +349,10 @@ fn strip(simulation: &Simulation, pod: &Pod) {
     simulation.patch_pod(&pod.metadata.name, stripped);
 }
 
-/// Returns the pods that the named Job owns, in name order.
-fn pods_of(cluster: &Cluster, name: &str) -> Vec<Arc<Pod>> {
-    let (mut pods, _) = cluster.list::<Pod>(Some(NAMESPACE));
-    pods.retain(|pod| {
-        let owner = pod.metadata.controller();
-        owner.is_some_and(|owner| *owner.kind == *Kind::JOB.name() && *owner.name == *name)
-    });
-    pods
-}
-
-fn nth_pod(cluster: &Cluster, name: &str, nth: u32) -> Option<Arc<Pod>> {
-    let pods = pods_of(cluster, name);
-    pods.get(nth as usize % pods.len().max(1)).cloned()
-}
-
 /// Ends containers with an exit code, including those of terminating pods. Their pods end too,
 /// unless the containers are restarted.
 fn end(simulation: &Simulation, job: &str, percent: u32, code: u32) {
-    let mut pods = pods_of(simulation.harness.cluster(), job);
+    let mut pods = pods_of(simulation.harness.cluster(), Kind::JOB, job);
     pods.retain(|pod| !pod.status.phase.is_terminal());
     pods.truncate((pods.len() * percent as usize).div_ceil(100));
     let at = simulation.harness.now().wall().to_string();

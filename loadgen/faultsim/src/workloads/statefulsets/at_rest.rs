@@ -11,8 +11,8 @@ use podstorm_sim::engine::fault_harness::FaultHarness;
 use super::read::{
     POD_NAME, Read, is_running_and_ready, number_of, revision_of, template_of_revision,
 };
-use super::users::{listed, sets};
-use crate::objects::NAMESPACE;
+use super::users::sets;
+use crate::objects::{NAMESPACE, listed};
 use crate::simulation::Simulation;
 
 /// Returns the first difference between a live controller's caches and the server, if there is any:

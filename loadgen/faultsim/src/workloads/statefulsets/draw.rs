@@ -4,7 +4,7 @@ use podstorm_sim::faults::{ApiFault, Call, Effect, FaultClass};
 
 use super::PlannedStatefulSet;
 use super::users::{BAD_TEMPLATES, Label, Retention, SetAction, Strategy};
-use crate::action::{Action, Death, Dependents, Tampering};
+use crate::action::{Action, Dependents, Tampering};
 use crate::dice::Dice;
 
 impl Dice {
@@ -89,30 +89,15 @@ impl Dice {
             38 => SetAction::RemoveClaim(name, self.below(8)),
             39 => SetAction::Delete(name, self.one(&Dependents::DRAWN)),
             40 | 41 => SetAction::Create(name),
-            42 => return self.recreated_set(name),
+            42 => return self.recreated(name, SetAction::Delete, SetAction::Create),
             43 => Action::Flap {
                 owner: name,
                 percent: self.one(&[1, 30, 100]),
             }
             .into(),
-            _ => Action::Kill {
-                owner: name,
-                percent: self.one(&[1, 30, 100]),
-                how: self.one(&Death::ALL),
-            }
-            .into(),
+            _ => self.kill(name, &[1, 30, 100]).into(),
         };
         vec![(0, action)]
-    }
-
-    /// Deletes a set and creates another under its name.
-    fn recreated_set(&mut self, name: String) -> Vec<(u32, SetAction)> {
-        let propagation = self.one(&Dependents::DRAWN);
-        let gap_ms = self.one(&[0, 1, 10, 1_000, 30_000]);
-        vec![
-            (0, SetAction::Delete(name.clone(), propagation)),
-            (gap_ms, SetAction::Create(name)),
-        ]
     }
 
     /// Draws a fault that is specific to StatefulSets.
@@ -129,7 +114,9 @@ impl Dice {
                 2 => SetAction::Retention(name, self.retention()),
                 _ => SetAction::Template(name, self.below(4)),
             },
-            FaultClass::Recreate => return Some(self.recreated_set(name)),
+            FaultClass::Recreate => {
+                return Some(self.recreated(name, SetAction::Delete, SetAction::Create));
+            }
             FaultClass::StatusConflict => {
                 let call = self.one(&[Call::PutStatus, Call::PutStatus, Call::WriteObject]);
                 let conflict = Effect::Refuse(ApiFault::Conflict);

@@ -264,10 +264,8 @@ impl Subject for StatefulSets {
 
     fn watcher(schedule: &Schedule<StatefulSets>, how: How) -> Arc<Beside<SetJudge>> {
         let circumstances = Circumstances::from_schedule(schedule, how.behaviour);
-        Beside::new(
-            Checker::new(&schedule.cluster, how),
-            SetJudge::new(circumstances),
-        )
+        let checker = Checker::new(&schedule.cluster, how);
+        Beside::new(checker, SetJudge::new(circumstances))
     }
 
     fn ending(_: Behaviour) -> Ending {

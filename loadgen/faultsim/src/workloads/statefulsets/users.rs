@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use super::PlannedStatefulSet;
 use super::read::{POD_INDEX, POD_NAME, REVISION, Read, template};
 use crate::action::{Action, Dependents, SubjectAction};
-use crate::objects::NAMESPACE;
+use crate::objects::{NAMESPACE, listed, nth_pod, pods_of, touched};
 use crate::simulation::{Simulation, Users, is_idle};
 
 /// The first number of templates that can't run: they request a scheduler that does not exist.
@@ -286,9 +286,7 @@ impl Users for SetUsers {
             History(name, limit) => spec(name, json!({"revisionHistoryLimit": limit})),
             Touch(name) => {
                 self.touches += 1;
-                let touched = json!({"podstorm.example/touched": self.touches.to_string()});
-                let patch = json!({"metadata": {"annotations": touched}});
-                simulation.patch_object(Kind::STATEFUL_SET, name, patch);
+                simulation.patch_object(Kind::STATEFUL_SET, name, touched(self.touches));
             }
             Delete(name, dependents) => {
                 simulation.delete_object(Kind::STATEFUL_SET, name, *dependents);
@@ -310,12 +308,16 @@ impl Users for SetUsers {
                 simulation.create_pod(crate::objects::pod(&name, app));
             }
             Remove { set, nth, force } => {
-                if let Some(pod) = nth_pod(simulation.harness.cluster(), set, *nth) {
+                if let Some(pod) =
+                    nth_pod(simulation.harness.cluster(), Kind::STATEFUL_SET, set, *nth)
+                {
                     simulation.delete_pod(&pod.metadata.name, force.then_some(0));
                 }
             }
             Unlabel(set, nth, label) => {
-                if let Some(pod) = nth_pod(simulation.harness.cluster(), set, *nth) {
+                if let Some(pod) =
+                    nth_pod(simulation.harness.cluster(), Kind::STATEFUL_SET, set, *nth)
+                {
                     let patch = json!({"metadata": {"labels": {label.key(): null}}});
                     simulation.patch_pod(&pod.metadata.name, patch);
                 }
@@ -384,10 +386,8 @@ impl Users for SetUsers {
         for claim in listed(simulation.harness.cluster(), Kind::PERSISTENT_VOLUME_CLAIM) {
             if claim.metadata.is_deleting() {
                 self.touches += 1;
-                let touched = json!({"podstorm.example/touched": self.touches.to_string()});
-                let patch = json!({"metadata": {"annotations": touched}});
-                let kind = Kind::PERSISTENT_VOLUME_CLAIM;
-                simulation.patch_object(kind, &claim.metadata.name, patch);
+                let (kind, name) = (Kind::PERSISTENT_VOLUME_CLAIM, &claim.metadata.name);
+                simulation.patch_object(kind, name, touched(self.touches));
             }
         }
         for set in sets(simulation.harness.cluster()) {
@@ -441,35 +441,9 @@ pub(super) fn sets(cluster: &Cluster) -> Vec<Arc<DynamicObject>> {
     listed(cluster, Kind::STATEFUL_SET)
 }
 
-/// Returns every object of a kind without its own type.
-pub(super) fn listed(cluster: &Cluster, kind: Kind) -> Vec<Arc<DynamicObject>> {
-    let page = cluster.api(kind).list(&Default::default());
-    let items = page.expect("every cluster serves the kind").items;
-    let items = items.into_iter();
-    items
-        .filter_map(|it| it.downcast::<DynamicObject>())
-        .collect()
-}
-
-/// Returns the pods that the named set owns, in name order.
-fn pods_of(cluster: &Cluster, name: &str) -> Vec<Arc<Pod>> {
-    let (mut pods, _) = cluster.list::<Pod>(Some(NAMESPACE));
-    pods.retain(|pod| {
-        let owner = pod.metadata.controller();
-        let is_own = |kind: &str, of: &str| *kind == *Kind::STATEFUL_SET.name() && *of == *name;
-        owner.is_some_and(|owner| is_own(&owner.kind, &owner.name))
-    });
-    pods
-}
-
-fn nth_pod(cluster: &Cluster, name: &str, nth: u32) -> Option<Arc<Pod>> {
-    let pods = pods_of(cluster, name);
-    pods.get(nth as usize % pods.len().max(1)).cloned()
-}
-
 /// Whether a set has unschedulable pods, because their template can't run.
 fn has_broken(set: &Read<'_>, cluster: &Cluster) -> bool {
-    let pods = pods_of(cluster, set.name());
+    let pods = pods_of(cluster, Kind::STATEFUL_SET, set.name());
     let mut pods = pods.iter().filter(|pod| !pod.metadata.is_deleting());
     pods.any(|pod| is_idle(pod))
 }

@@ -57,10 +57,9 @@ impl Judge for JobJudge {
         let latest_ns = commit.now.wall_ns.saturating_add(self.ahead_ns);
         if !is_over(read, latest_ns) {
             let expiry_ns = expiry_ns(read);
-            return Err((
-                "T2",
-                format!("{name} was deleted at {latest_ns} ns, but its TTL ends at {expiry_ns:?}"),
-            ));
+            let text =
+                format!("{name} was deleted at {latest_ns} ns, but its TTL ends at {expiry_ns:?}");
+            return Err(("T2", text));
         }
         self.situations.insert("a Job is deleted after its TTL");
         let old = commit.old.clone();

@@ -106,7 +106,7 @@ impl Subject for TtlAfterFinished {
             14 => JobAction::Delete(name, dice.one(&Dependents::DRAWN)),
             15 | 16 => JobAction::Create(name),
             17 => JobAction::KillPods(name),
-            _ => return recreated(dice, name),
+            _ => return dice.recreated(name, JobAction::Delete, JobAction::Create),
         };
         vec![(0, action)]
     }
@@ -141,7 +141,7 @@ impl Subject for TtlAfterFinished {
                 let held = |is_held| JobAction::Hold(name.clone(), is_held);
                 return Some(vec![(0, held(true)), (for_ms, held(false))]);
             }
-            _ => return Some(recreated(dice, name)),
+            _ => return Some(dice.recreated(name, JobAction::Delete, JobAction::Create)),
         };
         Some(vec![(0, action)])
     }
@@ -178,10 +178,8 @@ impl Subject for TtlAfterFinished {
             _ => None,
         });
         let ahead_ns = offsets.max().unwrap_or(0).max(0) * SECOND;
-        Beside::new(
-            Checker::new(&schedule.cluster, how),
-            JobJudge::new(ahead_ns),
-        )
+        let checker = Checker::new(&schedule.cluster, how);
+        Beside::new(checker, JobJudge::new(ahead_ns))
     }
 
     fn ending(_: Behaviour) -> Ending {
@@ -199,14 +197,4 @@ impl Subject for TtlAfterFinished {
 fn a_name(dice: &mut Dice, objects: &[PlannedJob]) -> String {
     let at = dice.random.usize(..objects.len());
     objects[at].name.clone()
-}
-
-/// Deletes a Job and creates another under its name.
-fn recreated(dice: &mut Dice, name: String) -> Vec<(u32, JobAction)> {
-    let propagation = dice.one(&Dependents::DRAWN);
-    let gap_ms = dice.one(&[0, 1, 10, 1_000, 30_000]);
-    vec![
-        (0, JobAction::Delete(name.clone(), propagation)),
-        (gap_ms, JobAction::Create(name)),
-    ]
 }

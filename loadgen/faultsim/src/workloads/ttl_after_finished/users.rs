@@ -2,14 +2,14 @@
 
 use std::sync::Arc;
 
-use podstorm_apiserver::{Cluster, Patch};
-use podstorm_objects::{DynamicObject, Kind, Pod, Time};
+use podstorm_apiserver::Cluster;
+use podstorm_objects::{DynamicObject, Kind, Time};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::PlannedJob;
 use crate::action::{Action, Dependents, SubjectAction};
-use crate::objects::{NAMESPACE, STUCK, controlled_by, members, pod, with};
+use crate::objects::{STUCK, controlled_by, listed, pod, pods_of, touched, with};
 use crate::simulation::{Simulation, Users};
 
 /// An action at one time.
@@ -99,36 +99,28 @@ impl Users for JobUsers {
 
     fn act(&mut self, simulation: &mut Simulation, action: &JobAction) {
         use JobAction::*;
-        let touch = |count: u64| {
-            let touched = json!({"podstorm.example/touched": count.to_string()});
-            json!({"metadata": {"annotations": touched}})
-        };
         match action {
             Finish { job, failed, ago_s } => {
                 let status = ended(simulation, *failed, *ago_s);
-                patch(simulation, job, status, true);
+                simulation.patch_object_status(Kind::JOB, job, status);
             }
             Ttl(name, ttl) => {
                 let spec = json!({"spec": {"ttlSecondsAfterFinished": ttl}});
-                patch(simulation, name, spec, false);
+                simulation.patch_object(Kind::JOB, name, spec);
             }
             Touch(name) => {
                 self.touches += 1;
-                patch(simulation, name, touch(self.touches), false);
+                simulation.patch_object(Kind::JOB, name, touched(self.touches));
             }
             WriteStatus(name) => {
                 self.touches += 1;
-                let status = json!({"status": {"terminating": self.touches % 5}});
-                patch(simulation, name, status, true);
+                let status = json!({"terminating": self.touches % 5});
+                simulation.patch_object_status(Kind::JOB, name, status);
             }
             Hold(name, is_held) => {
-                let finalizers = if *is_held {
-                    json!([STUCK])
-                } else {
-                    Value::Null
-                };
+                let finalizers = is_held.then_some([STUCK]);
                 let held = json!({"metadata": {"finalizers": finalizers}});
-                patch(simulation, name, held, false);
+                simulation.patch_object(Kind::JOB, name, held);
             }
             Delete(name, dependents) => simulation.delete_object(Kind::JOB, name, *dependents),
             Create(name) => {
@@ -137,12 +129,12 @@ impl Users for JobUsers {
                 }
             }
             KillPods(name) => {
-                for pod in pods_of(simulation.harness.cluster(), name) {
+                for pod in pods_of(simulation.harness.cluster(), Kind::JOB, name) {
                     simulation.delete_pod(&pod.metadata.name, None);
                 }
             }
             OrphanPods(name) => {
-                for pod in pods_of(simulation.harness.cluster(), name) {
+                for pod in pods_of(simulation.harness.cluster(), Kind::JOB, name) {
                     let alone = json!({"metadata": {"ownerReferences": null}});
                     simulation.patch_pod(&pod.metadata.name, alone);
                 }
@@ -175,11 +167,7 @@ impl Users for JobUsers {
 
 /// Returns every Job of the namespace, in name order.
 pub(super) fn jobs(cluster: &Cluster) -> Vec<Arc<DynamicObject>> {
-    let page = cluster.api(Kind::JOB).list(&Default::default());
-    let items = page.expect("every cluster serves Jobs").items;
-    let jobs = items.into_iter();
-    jobs.filter_map(|it| it.downcast::<DynamicObject>())
-        .collect()
+    listed(cluster, Kind::JOB)
 }
 
 /// Returns the time at which the TTL of a Job ends, ns since the Unix epoch, if it has a TTL and
@@ -200,15 +188,6 @@ pub(super) fn is_over(job: &DynamicObject, wall_ns: i64) -> bool {
     expiry_ns(job).is_some_and(|expiry_ns| expiry_ns <= i128::from(wall_ns))
 }
 
-fn patch(simulation: &Simulation, name: &str, patch: Value, of_status: bool) {
-    let (cluster, now) = (simulation.harness.cluster(), simulation.harness.now());
-    let (api, patch) = (cluster.api(Kind::JOB), Patch::Merge(members(patch)));
-    simulation.written(match of_status {
-        true => api.patch_status(NAMESPACE, name, &patch, now),
-        false => api.patch(NAMESPACE, name, &patch, now),
-    });
-}
-
 /// Returns the status of a Job that finished `ago_s` ago, as the Job controller writes it.
 fn ended(simulation: &Simulation, failed: bool, ago_s: i32) -> Value {
     let ago_ns = i64::from(ago_s) * 1_000_000_000;
@@ -225,7 +204,7 @@ fn ended(simulation: &Simulation, failed: bool, ago_s: i32) -> Value {
     };
     status["conditions"] = kinds.into_iter().map(condition).collect();
     status["startTime"] = json!(begun);
-    json!({"status": status})
+    status
 }
 
 /// Creates a planned Job with its pods.
@@ -241,14 +220,4 @@ fn create(simulation: &Simulation, job: &PlannedJob) {
             simulation.create_pod(with(with(pod("", &job.name), generated), owner.clone()));
         }
     }
-}
-
-/// Returns the pods of the named Job.
-fn pods_of(cluster: &Cluster, name: &str) -> Vec<Arc<Pod>> {
-    let (mut pods, _) = cluster.list::<Pod>(Some(NAMESPACE));
-    pods.retain(|pod| {
-        let owner = pod.metadata.controller();
-        owner.is_some_and(|owner| *owner.name == *name)
-    });
-    pods
 }

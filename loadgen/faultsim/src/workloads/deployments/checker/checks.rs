@@ -306,10 +306,8 @@ fn of_revision(seen: &Seen, old: Option<&Arc<ReplicaSet>>, new: &ReplicaSet) -> 
 fn created(seen: &Seen, new: &ReplicaSet) -> Checked {
     let (name, deployment) = (&new.metadata.name, &seen.deployment.metadata.name);
     if seen.deployment.spec.paused {
-        return Err((
-            "D5",
-            format!("{name} is created, but {deployment} is paused"),
-        ));
+        let text = format!("{name} is created, but {deployment} is paused");
+        return Err(("D5", text));
     }
     let same = |set: &&SeenSet| is_same(&set.now.spec.template, &new.spec.template);
     match seen.sets.values().find(same) {
@@ -334,13 +332,11 @@ fn grown(seen: &Seen, new: &ReplicaSet) -> Checked {
         newest.metadata.uid != new.metadata.uid && by_creation(newest, new).is_lt()
     });
     if !seen.has_template(new) || older.is_some() {
-        return Err((
-            "D4",
-            format!(
-                "{name} grows to {}, but it is an old ReplicaSet",
-                new.replicas()
-            ),
-        ));
+        let text = format!(
+            "{name} grows to {}, but it is an old ReplicaSet",
+            new.replicas()
+        );
+        return Err(("D4", text));
     }
     let has_pods = |set: &&SeenSet| {
         let set = &set.now;

@@ -115,16 +115,14 @@ impl OracleState {
         self.excess += 1;
         self.sometimes.insert("a pod is created in excess");
         if over > own + allowed && !unlimited {
-            return Err((
-                "S1",
-                format!(
-                    "{} was created for {name}, which has {active} active pods and never wanted \
-                     more than {most} since the version read; the disturbances so far explain {} \
-                     too many",
-                    pod.metadata.name,
-                    own + allowed
-                ),
-            ));
+            let text = format!(
+                "{} was created for {name}, which has {active} active pods and never wanted \
+                 more than {most} since the version read; the disturbances so far explain {} \
+                 too many",
+                pod.metadata.name,
+                own + allowed
+            );
+            return Err(("S1", text));
         }
         Ok(())
     }
@@ -169,15 +167,13 @@ impl OracleState {
         let explained = lost + set.allowed_deletes + allowed;
         let left = set.active - 1;
         if left < least - explained && !unlimited && !set.gone {
-            return Err((
-                "S2",
-                format!(
-                    "{} of {} was deleted, which leaves {left} of the {least} or more that were \
-                     wanted since the version read; {explained} are explained by losses and \
-                     disturbances",
-                    pod.metadata.name, set.name
-                ),
-            ));
+            let text = format!(
+                "{} of {} was deleted, which leaves {left} of the {least} or more that were \
+                 wanted since the version read; {explained} are explained by losses and \
+                 disturbances",
+                pod.metadata.name, set.name
+            );
+            return Err(("S2", text));
         }
         Ok(())
     }
@@ -188,19 +184,15 @@ impl OracleState {
             return Ok(());
         };
         let Some(set) = &sync.set else {
-            return Err((
-                "S4",
-                format!("{} was patched without an owner", new.metadata.name),
-            ));
+            let text = format!("{} was patched without an owner", new.metadata.name);
+            return Err(("S4", text));
         };
         let name = &new.metadata.name;
         match (owns(set, old), owns(set, new)) {
             (false, true) => {
                 if old.metadata.controller().is_some() {
-                    return Err((
-                        "I5",
-                        format!("{name} was adopted although it has another controller"),
-                    ));
+                    let text = format!("{name} was adopted although it has another controller");
+                    return Err(("I5", text));
                 }
                 if !sync.owner_confirmed && !sync.ended {
                     let text = format!("{name} was adopted without rereading {}", sync.key);
@@ -231,10 +223,8 @@ impl OracleState {
         };
         let (status, name) = (&new.status, &new.metadata.name);
         let Some(used) = &sync.set else {
-            return Err((
-                "S7",
-                format!("a status was written for {name} without reading it"),
-            ));
+            let text = format!("a status was written for {name} without reading it");
+            return Err(("S7", text));
         };
         if used.metadata.uid != new.metadata.uid {
             self.sometimes
@@ -249,27 +239,21 @@ impl OracleState {
             && status.ready_replicas <= status.replicas
             && status.fully_labeled_replicas <= status.replicas;
         if !ordered || status.observed_generation > new.metadata.generation {
-            return Err((
-                "S7",
-                format!("the status of {name} is impossible: {status:?}"),
-            ));
+            let text = format!("the status of {name} is impossible: {status:?}");
+            return Err(("S7", text));
         }
         if status.observed_generation != used.metadata.generation {
-            return Err((
-                "I7",
-                format!(
-                    "the status of {name} has generation {}, but the sync had read {}",
-                    status.observed_generation, used.metadata.generation
-                ),
-            ));
+            let text = format!(
+                "the status of {name} has generation {}, but the sync had read {}",
+                status.observed_generation, used.metadata.generation
+            );
+            return Err(("I7", text));
         }
         let went_back =
             old.is_some_and(|old| old.status.observed_generation > status.observed_generation);
         if went_back && !self.is_upstream() && !self.overlapped && !self.crashed {
-            return Err((
-                "S7",
-                format!("the generation in the status of {name} decreased"),
-            ));
+            let text = format!("the generation in the status of {name} decreased");
+            return Err(("S7", text));
         }
         Ok(())
     }
@@ -326,26 +310,20 @@ impl OracleState {
             return Ok(());
         }
         let Some(set) = sync.set.clone() else {
-            return Err((
-                "S8",
-                format!("a pod is written for {}, which is deleted", sync.key),
-            ));
+            let text = format!("a pod is written for {}, which is deleted", sync.key);
+            return Err(("S8", text));
         };
         let name = &sync.key;
         if set.metadata.is_deleting() {
-            return Err((
-                "I3",
-                format!("a pod is written for {name}, which is being deleted"),
-            ));
+            let text = format!("a pod is written for {name}, which is being deleted");
+            return Err(("I3", text));
         }
         if let Request::PatchOwners { name, patch, .. } = request {
             return fits_patch(sync, &set, name, patch);
         }
         if upstream && !sync.satisfied {
-            return Err((
-                "I6",
-                format!("a pod is written for {name}, which has expectations"),
-            ));
+            let text = format!("a pod is written for {name}, which has expectations");
+            return Err(("I6", text));
         }
         if sync.claim_failed {
             let text = format!("{name} is scaled after a pod could not be claimed");
@@ -367,14 +345,12 @@ impl OracleState {
             sync.deletes_sent += 1;
             let most = burst.min(claimed - wanted);
             if (sync.deletes_sent > most && !lied_to) || sync.creates_sent > 0 {
-                return Err((
-                    "I2",
-                    format!(
-                        "sync {} of {name} deletes {} pods ({} creates before); {claimed} claimed, \
-                         {wanted} wanted",
-                        id.number, sync.deletes_sent, sync.creates_sent
-                    ),
-                ));
+                let text = format!(
+                    "sync {} of {name} deletes {} pods ({} creates before); {claimed} claimed, \
+                     {wanted} wanted",
+                    id.number, sync.deletes_sent, sync.creates_sent
+                );
+                return Err(("I2", text));
             }
             if !sync.seen.contains_key(&**pod_name)
                 && let Some(pod) = sync
@@ -388,19 +364,15 @@ impl OracleState {
                 fits(seen) && (owns(&set, seen) || sync.adopted.contains(&**pod_name))
             };
             let Some(seen) = sync.seen.get(&**pod_name).filter(is_claimed) else {
-                return Err((
-                    "I4",
-                    format!("{pod_name} is deleted, but was not claimed by {name}"),
-                ));
+                let text = format!("{pod_name} is deleted, but was not claimed by {name}");
+                return Err(("I4", text));
             };
             sync.to_delete.push(pod_name.to_string());
             let pod_uid = seen.metadata.uid.clone();
             if !upstream {
                 if uid.as_ref() != Some(&pod_uid) {
-                    return Err((
-                        "S3",
-                        format!("the delete of {pod_name} has no UID or a wrong one"),
-                    ));
+                    let text = format!("the delete of {pod_name} has no UID or a wrong one");
+                    return Err(("S3", text));
                 }
                 let place = (id.incarnation, set.metadata.uid.clone(), pod_uid);
                 let accepted = self.deletes.entry(place).or_default();
@@ -414,14 +386,12 @@ impl OracleState {
         sync.creates_sent += 1;
         let most = burst.min(wanted - claimed);
         if (sync.creates_sent > most && !lied_to) || sync.deletes_sent > 0 {
-            return Err((
-                "I2",
-                format!(
-                    "sync {} of {name} creates {} pods ({} deletes before); {claimed} claimed, \
-                     {wanted} wanted",
-                    id.number, sync.creates_sent, sync.deletes_sent
-                ),
-            ));
+            let text = format!(
+                "sync {} of {name} creates {} pods ({} deletes before); {claimed} claimed, \
+                 {wanted} wanted",
+                id.number, sync.creates_sent, sync.deletes_sent
+            );
+            return Err(("I2", text));
         }
         batch_is_in_order(sync, place)
     }

@@ -427,10 +427,8 @@ impl OracleState {
                 let is_there = living.contains(&(&set.namespace, &set.name));
                 if let Some(record) = controller.consistency().record(&key) {
                     if !is_there {
-                        return Err((
-                            "L3",
-                            format!("there is a record of {}, which is deleted", set.name),
-                        ));
+                        let text = format!("there is a record of {}, which is deleted", set.name);
+                        return Err(("L3", text));
                     }
                     record_at_rest(set, &record, &controller)?;
                 }

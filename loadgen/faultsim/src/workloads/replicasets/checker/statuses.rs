@@ -35,10 +35,8 @@ pub(super) fn is_honest(
     if object.metadata.resource_version == read.metadata.resource_version
         && object.status == read.status
     {
-        return Err((
-            "S7",
-            format!("the status of {} is written without a change", sync.key),
-        ));
+        let text = format!("the status of {} is written without a change", sync.key);
+        return Err(("S7", text));
     }
     let status = &object.status;
     let has_failure = |status: &ReplicaSetStatus| {

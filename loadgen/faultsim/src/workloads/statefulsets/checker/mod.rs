@@ -23,7 +23,7 @@ use crate::simulation::{Checked, Judge, Simulation};
 use seen::Seen;
 
 /// Checks the invariants of a run.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct SetJudge {
     circumstances: Circumstances,
     /// The template of every past revision. Names are derived from templates.
@@ -52,16 +52,7 @@ impl SetJudge {
     pub(super) fn new(circumstances: Circumstances) -> SetJudge {
         SetJudge {
             circumstances,
-            templates: BTreeMap::new(),
-            seen: BTreeMap::new(),
-            situations: BTreeSet::new(),
-            sets: BTreeMap::new(),
-            misplaced: BTreeSet::new(),
-            idle: BTreeMap::new(),
-            kept_ns: 0,
-            refused: 0,
-            mistaken: 0,
-            early: 0,
+            ..SetJudge::default()
         }
     }
 

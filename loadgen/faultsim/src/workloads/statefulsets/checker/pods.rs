@@ -24,10 +24,8 @@ impl SetJudge {
             .filter(|ordinal| *name == *set.pod(*ordinal));
         let Some(ordinal) = ordinal.filter(|it| set.ordinals().contains(it)) else {
             let wanted = set.ordinals();
-            return Err((
-                "N1",
-                format!("{name} was created, but the wanted ordinals are {wanted:?}"),
-            ));
+            let text = format!("{name} was created, but the wanted ordinals are {wanted:?}");
+            return Err(("N1", text));
         };
         if let Some(pod) = seen.of_ordinal(ordinal).next() {
             let there = &pod.metadata.name;
@@ -39,10 +37,8 @@ impl SetJudge {
             label(POD_NAME) == Some(name) && label(POD_INDEX) == Some(&index) && set.selects(meta);
         let may_strip = self.circumstances.may_strip;
         if !may_strip && (!is_labelled || !set.owns(meta)) {
-            return Err((
-                "N1",
-                format!("{name} was created without its labels or owner"),
-            ));
+            let text = format!("{name} was created without its labels or owner");
+            return Err(("N1", text));
         }
         self.has_predecessors(commit, seen, ordinal, "created")?;
         self.is_alone(seen, name)?;
