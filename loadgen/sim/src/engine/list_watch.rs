@@ -81,8 +81,8 @@ pub(super) struct ListWatch<L: Listener> {
 }
 
 impl<L: Listener> ListWatch<L> {
-    /// Returns a list and watch that begins once `started` is set and its waker is called. It counts
-    /// events in `delivered`.
+    /// Returns a list and watch that begins once `started` is set and its waker is called. It
+    /// counts events in `delivered`.
     pub(super) fn new(
         cluster: Arc<Cluster>,
         source: L::Source,
