@@ -132,9 +132,9 @@ pub(crate) fn of_document(document: &Map<String, Value>) -> Result<Wanted, ApiEr
         let values = values.as_array()?.iter();
         values.map(Value::as_str).collect::<Option<Vec<_>>>()
     })?;
-    let policy = member(document, "propagationPolicy", "a text", Value::as_str)?;
+    let policy = member(document, "propagationPolicy", "a string", Value::as_str)?;
     let precondition = |name: &str| match preconditions {
-        Some(preconditions) => member(preconditions, name, "a text", Value::as_str),
+        Some(preconditions) => member(preconditions, name, "a string", Value::as_str),
         None => Ok(None),
     };
     Ok(Wanted {

@@ -288,7 +288,7 @@ mod tests {
             ("nil", json!("nil")),
         ] {
             assert_eq!(plain(text).value().expect(text), wanted, "{text}");
-            let quoted = resolve(text, false, None).expect("a quoted text is a string");
+            let quoted = resolve(text, false, None).expect("a quoted scalar is a string");
             assert_eq!(quoted, Scalar::Text(text.into()));
         }
     }

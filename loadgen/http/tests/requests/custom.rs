@@ -7,7 +7,7 @@ const WIDGETS: &str = "/apis/example.com/v1/namespaces/default/widgets";
 
 fn warnings(response: &Response<Body>) -> Vec<String> {
     let all = response.headers().get_all("warning").iter();
-    all.map(|text| text.to_str().expect("a text").to_owned())
+    all.map(|text| text.to_str().expect("a string").to_owned())
         .collect()
 }
 

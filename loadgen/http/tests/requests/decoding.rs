@@ -108,9 +108,9 @@ async fn ask(
     let answer = answer.expect("an answer");
     let warnings = answer.headers().get_all("warning").iter();
     let warnings = warnings.map(|text| {
-        let text = text.to_str().expect("a text");
+        let text = text.to_str().expect("a string");
         let quoted = text.strip_prefix("299 - ").expect("its code");
-        serde_json::from_str(quoted).expect("a text in quotes")
+        serde_json::from_str(quoted).expect("a quoted string")
     });
     let warnings = warnings.collect();
     (answer.status().as_u16(), warnings, json(answer).await)

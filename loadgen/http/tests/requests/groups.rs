@@ -88,7 +88,7 @@ async fn policies_webhooks_and_levels_get_their_defaults() {
     sound["admissionReviewVersions"] = json!(["v1"]);
     let sound = named("h", "webhooks", json!([sound]));
     let made = send(&server, "POST", hooks, &sound).await;
-    let warning = made.headers()["warning"].to_str().expect("a text");
+    let warning = made.headers()["warning"].to_str().expect("a string");
     assert!(warning.contains("webhooks are stored"), "{warning}");
     let made = json(made).await;
     let hook = &made["webhooks"][0];
