@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde_json::{Map, Value, json};
 
-use super::fault::invalid;
+use super::fault::{invalid, invalid_code, one_of_codes};
 use super::{ArmedFault, Effect, Fault, InvalidFault, Refusal, Verb};
 use crate::time::ADVANCE_MAX_SECONDS;
 
@@ -144,8 +144,8 @@ impl Members {
         let seconds = self.number("retryAfterSeconds")?;
         let seconds = seconds.map(u32::try_from).transpose();
         Ok(Some(Refusal {
-            // Any invalid code will do: `Fault::check` rejects it.
-            code: u16::try_from(code).unwrap_or(u16::MAX),
+            // `Fault::check` rejects other invalid codes.
+            code: u16::try_from(code).map_err(|_| invalid_code(code))?,
             retry_after_seconds: seconds
                 .map_err(|_| invalid("retryAfterSeconds", "must be below 4294967296"))?,
         }))
@@ -173,9 +173,8 @@ impl Members {
         let effect = effect.ok_or_else(|| needed("effect", &format!("one of {}", names())))?;
         Ok(match effect.as_str().unwrap_or_default() {
             "refuse" => {
-                let codes = Refusal::CODES.map(|code| code.to_string()).join(", ");
                 let code = self.code()?;
-                Effect::Refuse(code.ok_or_else(|| needed("code", &format!("one of {codes}")))?)
+                Effect::Refuse(code.ok_or_else(|| needed("code", &one_of_codes()))?)
             }
             "lose-request" => Effect::LoseRequest,
             "lose-answer" => Effect::LoseAnswer(self.code()?),

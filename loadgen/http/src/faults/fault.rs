@@ -262,6 +262,19 @@ pub(crate) fn invalid(member: &str, why: impl Into<String>) -> InvalidFault {
     }
 }
 
+/// Returns the error about a code that is not in [`Refusal::CODES`].
+pub(super) fn invalid_code(code: u64) -> InvalidFault {
+    invalid("code", format!("{code} is not {}", one_of_codes()))
+}
+
+/// Lists the valid codes for messages.
+pub(super) fn one_of_codes() -> String {
+    format!(
+        "one of {}",
+        Refusal::CODES.map(|code| code.to_string()).join(", ")
+    )
+}
+
 impl Fault {
     /// The value of [`times`](Fault::times) for no limit.
     pub const ALWAYS: u64 = u64::MAX;
@@ -292,9 +305,7 @@ impl Fault {
         if let Some(refusal) = self.effect.refusal()
             && !Refusal::CODES.contains(&refusal.code)
         {
-            let codes = Refusal::CODES.map(|code| code.to_string()).join(", ");
-            let why = format!("{} is not one of {codes}", refusal.code);
-            return Err(invalid("code", why));
+            return Err(invalid_code(refusal.code.into()));
         }
         if let Some(time) = self.effect.duration()
             && time.as_secs_f64() > ADVANCE_MAX_SECONDS

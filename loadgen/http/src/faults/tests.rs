@@ -77,7 +77,7 @@ fn an_invalid_fault_is_refused_with_its_member() {
 {"effect": 5} => effect: 5 is not one of refuse, lose-request
 {"effect": "refuse"} => code: is missing: one of 400, 401
 {"effect": "refuse", "code": 418} => code: 418 is not one of 400, 401
-{"effect": "refuse", "code": 70000} => code: 65535 is not one of 400, 401
+{"effect": "refuse", "code": 70000} => code: 70000 is not one of 400, 401
 {"effect": "refuse", "code": "409"} => code: "409" is not a non-negative integer
 {"effect": "refuse", "code": 429, "retryAfterSeconds": -1} => retryAfterSeconds: -1 is not a non-negative integer
 {"effect": "refuse", "code": 429, "retryAfterSeconds": 4294967296} => retryAfterSeconds: must be below
