@@ -4,7 +4,7 @@
 
 use std::sync::LazyLock;
 
-use podstorm_objects::Kind;
+use podstorm_objects::{Kind, Subresource};
 use serde_json::{Map, Value, json};
 
 use super::{REFERENCE, schema_name, schema_name_of};
@@ -121,11 +121,20 @@ struct Of<'a> {
 }
 
 impl Of<'_> {
-    /// Returns an operation. `what` names the target in its identifier.
-    fn operation(&self, (verb, action): (&str, &str), what: &str, gives: (&str, &[&str])) -> Value {
+    /// Returns an operation. `what` names the target in its identifier, `schema` and `codes` are
+    /// those of its successful responses.
+    fn operation(&self, action: &str, what: &str, schema: &str, codes: &[&str]) -> Value {
+        let verb = match action {
+            "deletecollection" => "delete",
+            "get" => "read",
+            "post" => "create",
+            "put" => "replace",
+            "watchlist" => "watch",
+            other => other,
+        };
         json!({"tags": [self.tag], "operationId": format!("{verb}{}{what}", self.version),
             "x-kubernetes-action": action, "x-kubernetes-group-version-kind": kind_json(self.kind),
-            "responses": responses(gives.0, gives.1)})
+            "responses": responses(schema, codes)})
     }
 
     fn scoped(&self) -> String {
@@ -154,8 +163,8 @@ impl Of<'_> {
     }
 
     /// Returns an operation that writes a whole document.
-    fn write(&self, verb: (&str, &str), what: &str, schema: &str, codes: &[&str]) -> Value {
-        let mut operation = self.operation(verb, what, (schema, codes));
+    fn write(&self, action: &str, what: &str, schema: &str, codes: &[&str]) -> Value {
+        let mut operation = self.operation(action, what, schema, codes);
         operation["parameters"] = parameters("write").into();
         operation["requestBody"] =
             json!({"content": {"*/*": {"schema": reference(schema)}}, "required": true});
@@ -172,16 +181,15 @@ impl Of<'_> {
             let strategic = "application/strategic-merge-patch+json";
             content.insert(strategic.to_owned(), patch);
         }
-        let mut operation = self.operation(("patch", "patch"), what, (schema, &["200", "201"]));
+        let mut operation = self.operation("patch", what, schema, &["200", "201"]);
         operation["parameters"] = parameters("patch").into();
         operation["requestBody"] = json!({"content": content, "required": true});
         operation
     }
 
     fn delete(&self) -> Value {
-        let gives = (meta("Status"), ["200", "202"]);
-        let mut operation =
-            self.operation(("delete", "delete"), &self.scoped(), (&gives.0, &gives.1));
+        let (status, codes) = (meta("Status"), ["200", "202"]);
+        let mut operation = self.operation("delete", &self.scoped(), &status, &codes);
         operation["parameters"] = parameters("delete").into();
         operation["requestBody"] =
             json!({"content": {"*/*": {"schema": reference(&meta("DeleteOptions"))}}});
@@ -191,7 +199,7 @@ impl Of<'_> {
     /// Returns the deprecated operation for a watch.
     fn watch(&self, action: &str, what: &str, at: &str) -> Value {
         let event = meta("WatchEvent");
-        json!({"get": self.operation(("watch", action), what, (&event, &["200"])),
+        json!({"get": self.operation(action, what, &event, &["200"]),
             "parameters": self.shared(at, "watch")})
     }
 }
@@ -220,19 +228,19 @@ pub(super) fn add(paths: &mut Map<String, Value>, of: &GroupVersion, kind: Kind)
     let all = format!("{root}{within}/{resource}");
     let scoped = names.scoped();
     if is_review(kind) {
-        let post = names.write(("create", "post"), &scoped, &schema, &["200", "201", "202"]);
+        let post = names.write("post", &scoped, &schema, &["200", "201", "202"]);
         let shared = names.shared(&all, "review");
         paths.insert(all, json!({"post": post, "parameters": shared}));
         return;
     }
     let list = format!("{schema}List");
     let listing = |what: &str| {
-        let mut listing = names.operation(("list", "list"), what, (&list, &["200"]));
+        let mut listing = names.operation("list", what, &list, &["200"]);
         listing["parameters"] = parameters("list").into();
         listing
     };
     let one = format!("{all}/{{name}}");
-    let read = names.operation(("read", "get"), &scoped, (&schema, &["200"]));
+    let read = names.operation("get", &scoped, &schema, &["200"]);
     if is_component_status(kind) {
         for (at, get) in [(all, listing(&scoped)), (one, read)] {
             let shared = names.shared(&at, "path");
@@ -240,19 +248,18 @@ pub(super) fn add(paths: &mut Map<String, Value>, of: &GroupVersion, kind: Kind)
         }
         return;
     }
-    let post = names.write(("create", "post"), &scoped, &schema, &["200", "201", "202"]);
+    let post = names.write("post", &scoped, &schema, &["200", "201", "202"]);
     let mut item = json!({"get": listing(&scoped), "post": post,
         "parameters": names.shared(&all, "path")});
     if kind != Kind::NAMESPACE {
         let collection = format!("Collection{scoped}");
         let status = meta("Status");
-        let verb = ("delete", "deletecollection");
-        let mut delete = names.operation(verb, &collection, (&status, &["200"]));
+        let mut delete = names.operation("deletecollection", &collection, &status, &["200"]);
         delete["parameters"] = parameters("deletecollection").into();
         item["delete"] = delete;
     }
     paths.insert(all.clone(), item);
-    let put = names.write(("replace", "put"), &scoped, &schema, &["200", "201"]);
+    let put = names.write("put", &scoped, &schema, &["200", "201"]);
     let item = json!({"get": read, "put": put, "delete": names.delete(),
         "patch": names.patch(&scoped, &schema), "parameters": names.shared(&one, "path")});
     paths.insert(one.clone(), item);
@@ -269,7 +276,7 @@ pub(super) fn add(paths: &mut Map<String, Value>, of: &GroupVersion, kind: Kind)
             false => schema_name_of(part.api_version, part.kind),
         };
         let at = format!("{one}/{}", part.name);
-        add_part(paths, &names, (part.name, part.verbs), &at, &schema);
+        add_part(paths, &names, &part, &at, &schema);
     }
 }
 
@@ -291,10 +298,11 @@ fn add_watches(paths: &mut Map<String, Value>, names: &Of<'_>, root: &str, withi
 fn add_part(
     paths: &mut Map<String, Value>,
     names: &Of<'_>,
-    (name, verbs): (&str, &[&str]),
+    part: &Subresource,
     at: &str,
     schema: &str,
 ) {
+    let (name, verbs) = (part.name, part.verbs);
     let what = format!("{}{}", names.scoped(), capital(name));
     let is_stream = matches!(name, "attach" | "exec" | "portforward" | "proxy");
     if is_stream {
@@ -309,8 +317,7 @@ fn add_part(
             let mut item = json!({"parameters": names.shared(&at, "")});
             for (_, method) in METHODS.iter().filter(|(verb, _)| verbs.contains(verb)) {
                 let id = format!("{}{what}{suffix}", capital(method));
-                let gives = (&*meta("Status"), &["200"][..]);
-                item[method] = names.operation(("connect", "connect"), &id, gives);
+                item[method] = names.operation("connect", &id, &meta("Status"), &["200"]);
             }
             paths.insert(at, item);
         };
@@ -325,19 +332,10 @@ fn add_part(
     for verb in verbs {
         let made = ["200", "201", "202"];
         let (method, operation) = match *verb {
-            "create" => {
-                let operation = names.write(("create", "post"), &what, schema, &made);
-                ("post", operation)
-            }
-            "get" => {
-                let gives = (schema, &made[..1]);
-                ("get", names.operation(("read", "get"), &what, gives))
-            }
+            "create" => ("post", names.write("post", &what, schema, &made)),
+            "get" => ("get", names.operation("get", &what, schema, &made[..1])),
             "patch" => ("patch", names.patch(&what, schema)),
-            _ => {
-                let operation = names.write(("replace", "put"), &what, schema, &made[..2]);
-                ("put", operation)
-            }
+            _ => ("put", names.write("put", &what, schema, &made[..2])),
         };
         item[method] = operation;
     }
