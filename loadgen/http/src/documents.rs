@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 use crate::decode::{self, By, Form};
 use crate::view;
 
-pub use crate::yaml::{Cause, Doubled, Problem, Yaml, read as yaml};
+pub use crate::yaml::{Cause, Doubled, LineColumn, Problem, Yaml, read as yaml};
 pub use view::at_version;
 
 /// A document in the version in which its kind is stored.

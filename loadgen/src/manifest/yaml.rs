@@ -353,13 +353,13 @@ pub(super) fn read_value(text: &str) -> Result<Value, Mistake> {
             }
         };
         // The caller counts the line from the start of the file.
-        let place = found.place;
+        let place = found.place.map(|at| (at.line, at.column));
         Mistake { place, problem }
     })?;
     match read.doubled.iter().find(|one| !one.is_merged) {
         None => Ok(read.value),
         Some(one) => Err(Mistake {
-            place: Some(one.place),
+            place: Some((one.place.line, one.place.column)),
             problem: given_twice(&one.name),
         }),
     }

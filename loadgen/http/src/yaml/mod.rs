@@ -13,7 +13,7 @@ use std::cmp::Ordering;
 use serde_json::{Map, Value};
 
 pub(crate) use problem::doubled_message;
-pub use problem::{Cause, Problem};
+pub use problem::{Cause, LineColumn, Problem};
 pub use read::{Doubled, Yaml, read};
 use scalar::{Style, style_of};
 

@@ -2,16 +2,34 @@
 //!
 //! Source: `scannerc.go`, `parserc.go` and `decode.go` of go-yaml 2.
 
-use granit_parser::{ErrorKind, ScanError};
+use granit_parser::{ErrorKind, Marker, ScanError};
 use podstorm_apiserver::limits::READ_DEPTH_MAX;
 
 use super::read::Doubled;
 
-/// The reason why a document cannot be decoded.
+/// A position in a text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LineColumn {
+    /// The line, counted from 1.
+    pub line: u64,
+    /// The column, counted from 1.
+    pub column: u64,
+}
+
+impl LineColumn {
+    pub(super) fn of(at: Marker) -> LineColumn {
+        LineColumn {
+            line: at.line() as u64,
+            column: at.col() as u64 + 1,
+        }
+    }
+}
+
+/// The reason why a text cannot be decoded.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
-    /// Line and column, counted from 1, if known.
-    pub place: Option<(u64, u64)>,
+    /// The position, if known.
+    pub place: Option<LineColumn>,
     /// The message of go-yaml without its prefix `yaml: `, or that of Go's JSON encoder.
     pub told: String,
     /// The message without a position.
@@ -32,7 +50,7 @@ pub enum Cause {
 }
 
 impl Problem {
-    pub(super) fn new(place: Option<(u64, u64)>, told: String) -> Problem {
+    pub(super) fn new(place: Option<LineColumn>, told: String) -> Problem {
         Problem {
             place,
             plain: told.clone(),
@@ -58,7 +76,7 @@ pub(super) fn of_character(character: char) -> Problem {
     Problem::new(None, told.to_owned())
 }
 
-pub(super) fn too_deep(place: (u64, u64)) -> Problem {
+pub(super) fn too_deep(place: LineColumn) -> Problem {
     Problem {
         cause: Cause::Depth,
         ..Problem::new(
@@ -68,7 +86,7 @@ pub(super) fn too_deep(place: (u64, u64)) -> Problem {
     }
 }
 
-pub(super) fn aliases(place: (u64, u64)) -> Problem {
+pub(super) fn aliases(place: LineColumn) -> Problem {
     Problem {
         cause: Cause::Aliases,
         ..Problem::new(Some(place), "document contains excessive aliasing".into())
@@ -79,8 +97,8 @@ pub(super) fn aliases(place: (u64, u64)) -> Problem {
 const NO_TOKEN: &str = "found character that cannot start any token";
 
 /// Returns the error about a tab at the beginning of a token.
-pub(super) fn tab(place: (u64, u64)) -> Problem {
-    let told = match place.0 {
+pub(super) fn tab(place: LineColumn) -> Problem {
+    let told = match place.line {
         1 => NO_TOKEN.to_owned(),
         line => format!("line {line}: {NO_TOKEN}"),
     };
@@ -95,7 +113,7 @@ pub(crate) fn doubled_message(doubled: &[Doubled]) -> String {
     // The JSON decoder's limit.
     const TOLD_MAX: usize = 100;
     let told = doubled.iter().take(TOLD_MAX).map(|one| {
-        let (line, name) = (one.place.0, &one.name);
+        let (line, name) = (one.place.line, &one.name);
         format!("\n  line {line}: key {name:?} already set in map")
     });
     format!("yaml: unmarshal errors:{}", told.collect::<String>())
@@ -110,7 +128,7 @@ enum By {
 
 pub(super) fn of_scan(error: &ScanError, text: &str) -> Problem {
     let at = error.marker();
-    let place = (at.line() as u64, at.col() as u64 + 1);
+    let place = LineColumn::of(*at);
     if *error.kind() == ErrorKind::RecursionLimitExceeded {
         return too_deep(place);
     }

@@ -9,7 +9,7 @@ use granit_parser::{Event, Parser, ScalarStyle, Span, StrInput, StructureStyle, 
 use podstorm_apiserver::limits::{BYTES_MAX, READ_DEPTH_MAX};
 use serde_json::{Map, Value};
 
-use super::problem::{self, Problem};
+use super::problem::{self, LineColumn, Problem};
 use super::resolve::{Scalar, resolve};
 
 /// What each value counts, besides its text, against the limit on expanded aliases.
@@ -29,8 +29,8 @@ pub struct Yaml {
 pub struct Doubled {
     /// The name.
     pub name: String,
-    /// Line and column of the later value, counted from 1.
-    pub place: (u64, u64),
+    /// The position of the later value.
+    pub place: LineColumn,
     /// Whether one of the two values came from a merge key.
     pub is_merged: bool,
 }
@@ -124,7 +124,7 @@ struct Open {
     /// The nesting depth below the collection.
     depth: usize,
     bytes: usize,
-    place: (u64, u64),
+    place: LineColumn,
 }
 
 enum Container {
@@ -156,13 +156,13 @@ struct Node {
     value: Value,
     depth: usize,
     bytes: usize,
-    place: (u64, u64),
+    place: LineColumn,
 }
 
 impl Composer<'_> {
     /// Processes an event. Returns whether it ends the document.
     fn take(&mut self, event: Event<'_>, span: Span) -> Result<bool, Problem> {
-        let place = (span.start.line() as u64, span.start.col() as u64 + 1);
+        let place = LineColumn::of(span.start);
         if self.flows == 0 && event.is_node() && is_indented_by_tab(self.text, span) {
             return Err(problem::tab(place));
         }
@@ -195,7 +195,7 @@ impl Composer<'_> {
         Ok(false)
     }
 
-    fn begin(&mut self, value: Container, anchor: usize, place: (u64, u64)) -> Result<(), Problem> {
+    fn begin(&mut self, value: Container, anchor: usize, place: LineColumn) -> Result<(), Problem> {
         if self.open.len() == READ_DEPTH_MAX {
             return Err(problem::too_deep(place));
         }
@@ -243,13 +243,13 @@ impl Composer<'_> {
         Ok(())
     }
 
-    fn charge(&mut self, bytes: usize, place: (u64, u64)) -> Result<(), Problem> {
+    fn charge(&mut self, bytes: usize, place: LineColumn) -> Result<(), Problem> {
         let left = self.left.checked_sub(bytes);
         self.left = left.ok_or_else(|| problem::aliases(place))?;
         Ok(())
     }
 
-    fn alias(&mut self, anchor: usize, span: Span, place: (u64, u64)) -> Result<(), Problem> {
+    fn alias(&mut self, anchor: usize, span: Span, place: LineColumn) -> Result<(), Problem> {
         let Some(anchored) = self.anchors.get(&anchor) else {
             let name = span.slice(self.text).unwrap_or("").trim_start_matches('*');
             let told = format!("anchor '{name}' value contains itself");
@@ -275,7 +275,7 @@ impl Composer<'_> {
         style: ScalarStyle,
         anchor: usize,
         tag: Option<&Tag>,
-        place: (u64, u64),
+        place: LineColumn,
     ) -> Result<(), Problem> {
         let is_plain = style == ScalarStyle::Plain;
         let is_value = |open: &Open| matches!(&open.value, Container::Map { name: None, .. });
@@ -306,7 +306,7 @@ impl Composer<'_> {
     }
 
     /// Processes the name of a member.
-    fn name(&mut self, scalar: Scalar<'_>, place: (u64, u64)) -> Result<(), Problem> {
+    fn name(&mut self, scalar: Scalar<'_>, place: LineColumn) -> Result<(), Problem> {
         let next = match (&scalar, scalar.name()) {
             (Scalar::Merge, _) => Name::Merge,
             (_, Some(text)) => Name::Text(text.into_owned()),
@@ -396,7 +396,7 @@ impl Composer<'_> {
 }
 
 /// Returns the members that a merge key adds. Later ones take precedence.
-fn to_merge(value: Value, place: (u64, u64)) -> Result<Vec<(String, Value)>, Problem> {
+fn to_merge(value: Value, place: LineColumn) -> Result<Vec<(String, Value)>, Problem> {
     let no_map = || {
         let told = "map merge requires map or sequence of maps as the value";
         Problem::new(Some(place), told.into())
@@ -503,7 +503,7 @@ mod tests {
         let doubled = |text: &str| {
             let doubled = read(text).expect(text).doubled.into_iter();
             doubled
-                .map(|one| (one.name, one.place.0, one.is_merged))
+                .map(|one| (one.name, one.place.line, one.is_merged))
                 .collect::<Vec<_>>()
         };
         let text = "a: 1\nb: {c: 1,\n  c: 2}\na:\n  3\na: 4\n";
