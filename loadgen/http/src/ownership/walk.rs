@@ -57,7 +57,7 @@ pub(super) struct Difference {
 
 impl Difference {
     pub(super) fn between(old: &Value, new: &Value, of: Type<'_>) -> Difference {
-        Difference::compare(Some(old), Some(new), of).0
+        Difference::compare(Some(old), Some(new), of).below
     }
 
     /// Returns the added and changed fields.
@@ -78,31 +78,32 @@ impl Difference {
         }
     }
 
-    /// Returns the difference below a value, and the change of the value itself.
-    fn compare(old: Option<&Value>, new: Option<&Value>, of: Type<'_>) -> (Difference, Own) {
+    fn compare(old: Option<&Value>, new: Option<&Value>, of: Type<'_>) -> Compared {
         let mut below = Difference::default();
-        let own = match (old, new) {
-            (None, _) => Own::Added,
-            (_, None) => Own::Removed,
-            (Some(old), Some(new)) if old == new => return (below, Own::Same),
-            _ => Own::Changed,
-        };
+        let own = Own::compare(&old, &new);
+        if own == Own::Same {
+            return Compared { below, own };
+        }
         let Some(form) = new.or(old).map(|value| of.form(value)) else {
-            return (below, Own::Same);
+            return Compared {
+                below,
+                own: Own::Same,
+            };
         };
         let parts = |value: Option<&Value>| value.is_some_and(has_parts);
         if form == Form::Atom || !(parts(old) || parts(new)) {
-            return (below, own);
+            return Compared { below, own };
         }
         match form {
             Form::Map => below.compare_members(old, new, of),
             _ => below.compare_entries(old, new, of, form),
         }
         // A value with parts changes only in its parts.
-        match own {
-            Own::Changed => (below, Own::Same),
-            own => (below, own),
-        }
+        let own = match own {
+            Own::Changed => Own::Same,
+            own => own,
+        };
+        Compared { below, own }
     }
 
     fn compare_members(&mut self, old: Option<&Value>, new: Option<&Value>, of: Type<'_>) {
@@ -153,25 +154,27 @@ impl Difference {
                     Difference::compare(old, new, of.item())
                 }
                 // Entries with equal keys cannot be told apart, so they are compared as a whole.
-                false => {
-                    let own = match (old, new) {
-                        (None, _) => Own::Added,
-                        (_, None) => Own::Removed,
-                        (Some(old), Some(new)) if old != new => Own::Changed,
-                        _ => Own::Same,
-                    };
-                    (Difference::default(), own)
-                }
+                false => Compared {
+                    below: Difference::default(),
+                    own: Own::compare(&old, &new),
+                },
             };
             self.put(step, found);
         }
     }
 
-    fn put(&mut self, step: &str, (below, own): (Difference, Own)) {
+    fn put(&mut self, step: &str, found: Compared) {
+        let Compared { below, own } = found;
         self.added.put(step, own == Own::Added, below.added);
         self.changed.put(step, own == Own::Changed, below.changed);
         self.removed.put(step, own == Own::Removed, below.removed);
     }
+}
+
+/// The difference below a value, and the change of the value itself.
+struct Compared {
+    below: Difference,
+    own: Own,
 }
 
 /// The change of one value.
@@ -181,6 +184,17 @@ enum Own {
     Added,
     Changed,
     Removed,
+}
+
+impl Own {
+    fn compare<T: PartialEq>(old: &Option<T>, new: &Option<T>) -> Own {
+        match (old, new) {
+            (None, _) => Own::Added,
+            (_, None) => Own::Removed,
+            (Some(old), Some(new)) if old != new => Own::Changed,
+            _ => Own::Same,
+        }
+    }
 }
 
 fn has_parts(value: &Value) -> bool {
