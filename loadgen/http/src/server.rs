@@ -16,7 +16,7 @@ use crate::account_tokens::TokenKey;
 use crate::catalog::Catalog;
 use crate::credentials::Credentials;
 use crate::encoded::Encoded;
-use crate::faults::{Armed, Asked, Faults, Hold, Struck, Waiting, Watches};
+use crate::faults::{Armed, Asked, Faults, Hold, HoldTime, Struck, Waiting, Watches};
 use crate::heavy::Heavy;
 use crate::limits::{InFlight, MUTATING_REQUESTS_INFLIGHT, REQUESTS_INFLIGHT};
 use crate::memory::Memory;
@@ -428,9 +428,12 @@ impl ApiServer {
         }
     }
 
-    /// The time that holds look at, and whether it stands still until it is moved.
-    pub(crate) fn time_of_holds(&self) -> (i64, bool) {
-        (self.now().mono_ns, self.0.virtual_time.is_some())
+    /// Returns the time by which holds end.
+    pub(crate) fn time_of_holds(&self) -> HoldTime {
+        HoldTime {
+            now_ns: self.now().mono_ns,
+            is_virtual: self.0.virtual_time.is_some(),
+        }
     }
 
     /// Waits until the hold is over or the server drains.

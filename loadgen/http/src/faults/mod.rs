@@ -25,7 +25,7 @@ pub use fault::{Effect, Fault, InvalidFault, Refusal, Verb};
 
 pub(crate) use document::{read, write};
 pub(crate) use fault::Asked;
-pub(crate) use waiting::{Hold, Waiting, WatchFault, Watches};
+pub(crate) use waiting::{Hold, HoldTime, Waiting, WatchFault, Watches};
 
 use crate::time::Clock;
 use fault::invalid;

@@ -93,6 +93,15 @@ impl Waiting {
     }
 }
 
+/// The time by which holds end.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct HoldTime {
+    /// The cluster's monotonic time.
+    pub(crate) now_ns: i64,
+    /// Whether the clock stands still until it is advanced.
+    pub(crate) is_virtual: bool,
+}
+
 /// A period during which a fault holds a watch or an answer.
 #[derive(Debug)]
 pub(crate) struct Hold {
@@ -123,20 +132,20 @@ impl Hold {
         self.is_released.load(Ordering::Relaxed) || self.due_ns <= now_ns
     }
 
-    /// Ready when it is over at this time, of a clock that may be moved by hand. The caller waits already; `look` is for
-    /// clocks that no task moves.
+    /// Ready when the hold is over. The caller has already stored its waker in a [`Waiting`];
+    /// `look` is the timer for a clock that advances by itself.
     pub(crate) fn poll_over(
         &self,
-        (now_ns, is_virtual): (i64, bool),
+        time: HoldTime,
         look: &mut Option<Pin<Box<Sleep>>>,
         context: &mut Context<'_>,
     ) -> Poll<()> {
-        if self.is_over(now_ns) {
+        if self.is_over(time.now_ns) {
             *look = None;
             return Poll::Ready(());
         }
         // Advancing virtual time and releasing the hold both wake the task, so no timer is needed.
-        if is_virtual || self.due_ns == i64::MAX {
+        if time.is_virtual || self.due_ns == i64::MAX {
             return Poll::Pending;
         }
         let sleep = look.get_or_insert_with(|| Box::pin(tokio::time::sleep(LOOK_EVERY)));
