@@ -27,7 +27,8 @@ pub(crate) struct AwaitsAccount;
 /// 403 for a pod whose priority class or service account does not exist.
 pub(crate) fn admit(
     cluster: &Cluster,
-    (kind, namespace): (Kind, &str),
+    kind: Kind,
+    namespace: &str,
     document: &mut Map<String, Value>,
 ) -> Result<Vec<Vec<String>>, ApiError> {
     if kind == Kind::POD {

@@ -25,7 +25,7 @@ pub(crate) fn apply(call: &Call<'_>, target: &Target) -> Result<Response<Body>, 
         }
     }
     let code = if is_new { 201 } else { 200 };
-    shape::answer_with(call, code, &object, (&writer, &all))
+    shape::answer_with(call, code, &object, &writer, &all)
 }
 
 /// Applies the configuration in the body. Returns the object, and whether it was created.
@@ -38,7 +38,7 @@ pub(crate) fn applied(
     let dry_run = call.query.dry_run("PatchOptions")?;
     let (config, doubled) = read_config(call)?;
     let kind = target.kind;
-    check_config((kind.api_version(), kind.name(), &target.name), &config)?;
+    check_config(&config, kind.api_version(), kind.name(), &target.name)?;
     let force = call.query.flag("force");
     let api = call.cluster().api(view::stored_kind(kind));
     let api = api.dry_run(dry_run).managed_by(writer);
@@ -97,8 +97,7 @@ fn create(
             }
         }
     }
-    let place = (target.kind, target.namespace.as_str());
-    admission::admit(call.cluster(), place, &mut applied)?;
+    admission::admit(call.cluster(), target.kind, &target.namespace, &mut applied)?;
     let object = body::object_of(call, target.kind, applied)?;
     let created = api.create(view::stored_new(call.cluster(), object)?, call.now)?;
     view::shown(target.kind, created)
@@ -153,8 +152,10 @@ fn check_doubled(call: &Call<'_>, doubled: &[String]) -> Result<(), ApiError> {
 /// # Errors
 /// 400 if the configuration is not for the path's object, or has `managedFields`.
 fn check_config(
-    (api_version, kind, name): (&str, &str, &str),
     config: &Map<String, Value>,
+    api_version: &str,
+    kind: &str,
+    name: &str,
 ) -> Result<(), ApiError> {
     let text = |member: &str| config.get(member).and_then(Value::as_str).unwrap_or("");
     let found = (text("apiVersion"), text("kind"));
@@ -186,7 +187,7 @@ pub(crate) fn apply_scale(call: &Call<'_>, target: &Target) -> Result<Scale, Api
     require_manager(call)?;
     let dry_run = call.query.dry_run("PatchOptions")?;
     let (config, doubled) = read_config(call)?;
-    check_config(("autoscaling/v1", "Scale", &target.name), &config)?;
+    check_config(&config, "autoscaling/v1", "Scale", &target.name)?;
     let mut read = decode::tree(config.into(), SCALE, By::Conversion);
     let config = read.members();
     if let Some(problem) = read.wrong {

@@ -109,10 +109,10 @@ pub(crate) fn object(call: &Call<'_>, kind: Kind, namespace: &str) -> Result<Sen
         None => check_type(kind, &members)?,
         Some(_) => check_custom_type(kind, &members)?,
     }
-    let warnings = judge(call, (kind.api_version(), kind.name()), document)?;
+    let warnings = judge(call, kind.api_version(), kind.name(), document)?;
     let mut document = members;
     let admitted = match *call.method == http::Method::POST {
-        true => admission::admit(call.cluster(), (kind, namespace), &mut document)?,
+        true => admission::admit(call.cluster(), kind, namespace, &mut document)?,
         false => Vec::new(),
     };
     let pod_warnings = match *call.method == http::Method::POST && kind == Kind::POD {
@@ -159,7 +159,8 @@ fn with_blanks(object: AnyObject) -> AnyObject {
 /// 400 for a member of a wrong type; if `fieldValidation` is `Strict`, 400 with all findings.
 pub(crate) fn judge(
     call: &Call<'_>,
-    (api_version, kind): (&str, &str),
+    api_version: &str,
+    kind: &str,
     document: Document,
 ) -> Result<Vec<String>, ApiError> {
     if let Some(problem) = document.wrong {

@@ -69,16 +69,22 @@ impl ApiServer {
         query.append_pair("force", if what.force { "true" } else { "false" });
         let (query, path) = (query.finish(), what.path());
         let body = Value::Object(what.config.clone()).to_string();
-        let asked = (Method::PATCH, path.as_str(), query.as_str());
-        self.call_in_process(asked, body.into(), now, |call, route| {
-            let Route::Objects(target) = route else {
-                return Err(errors::unknown_resource());
-            };
-            let writer = Writer::applying(call, &target)?;
-            let applied = apply::applied(call, &target, &writer);
-            let (object, _) = applied.map_err(|error| view::shown_error(target.kind, error))?;
-            Ok(object)
-        })
+        self.call_in_process(
+            Method::PATCH,
+            &path,
+            &query,
+            body.into(),
+            now,
+            |call, route| {
+                let Route::Objects(target) = route else {
+                    return Err(errors::unknown_resource());
+                };
+                let writer = Writer::applying(call, &target)?;
+                let applied = apply::applied(call, &target, &writer);
+                let (object, _) = applied.map_err(|error| view::shown_error(target.kind, error))?;
+                Ok(object)
+            },
+        )
     }
 
     /// Returns the document at a path, which may include a query: a `GET` in process.
@@ -89,7 +95,9 @@ impl ApiServer {
     pub fn read(&self, path: &str, now: Now) -> Result<Value, ApiError> {
         let (path, query) = path.split_once('?').unwrap_or((path, ""));
         self.call_in_process(
-            (Method::GET, path, query),
+            Method::GET,
+            path,
+            query,
             Bytes::new(),
             now,
             |call, route| {
@@ -129,7 +137,9 @@ impl ApiServer {
 
     fn call_in_process<T>(
         &self,
-        (method, path, query): (Method, &str, &str),
+        method: Method,
+        path: &str,
+        query: &str,
         body: Bytes,
         now: Now,
         answer: impl FnOnce(&Call<'_>, Route) -> Result<T, ApiError>,

@@ -143,7 +143,7 @@ fn create(call: &Call<'_>, target: &Target) -> Result<Response<Body>, ApiError> 
         warnings.extend(sent.pod_warnings);
     }
     let shown = view::shown(target.kind, created)?;
-    shape::answer_with(call, 201, &shown, (&writer, &warnings))
+    shape::answer_with(call, 201, &shown, &writer, &warnings)
 }
 
 /// Reports whether a new object names a version that could be a stored one, which is an error. Any
@@ -198,7 +198,7 @@ fn update(call: &Call<'_>, target: &Target) -> Result<Response<Body>, ApiError> 
         Ok(updated) => updated,
     };
     let shown = view::shown(target.kind, updated)?;
-    shape::answer_with(call, code, &shown, (&writer, &warnings))
+    shape::answer_with(call, code, &shown, &writer, &warnings)
 }
 
 fn finalize(call: &Call<'_>, object: AnyObject, dry_run: bool) -> Result<AnyObject, ApiError> {
@@ -270,7 +270,7 @@ fn patch(call: &Call<'_>, target: &Target) -> Result<Response<Body>, ApiError> {
         Ok(patched) => patched,
     };
     let warnings = strict_of(call, &writer);
-    shape::answer_with(call, 200, &patched, (&writer, &warnings))
+    shape::answer_with(call, 200, &patched, &writer, &warnings)
 }
 
 /// Returns the strict decoder's findings about a patch and its result, as warnings.
@@ -312,7 +312,7 @@ fn change_scale(call: &Call<'_>, target: &Target) -> Result<Response<Body>, ApiE
         read
     };
     let document = read.value.clone();
-    let warnings = body::judge(call, ("autoscaling/v1", "Scale"), read)?;
+    let warnings = body::judge(call, "autoscaling/v1", "Scale", read)?;
     let named = document["metadata"]["name"].as_str().unwrap_or("");
     if named != name {
         return Err(errors::bad_request(format!(

@@ -93,7 +93,8 @@ fn read_operations(body: &[u8]) -> Result<(Patch, Vec<String>), ApiError> {
 pub(crate) fn check(
     kind: Kind,
     patch: Option<(&Map<String, Value>, bool)>,
-    (doubled, is_strict): (&[String], bool),
+    doubled: &[String],
+    is_strict: bool,
     document: &mut Map<String, Value>,
 ) -> Result<Vec<String>, ApiError> {
     let strategic = patch.filter(|(_, is_strategic)| *is_strategic);

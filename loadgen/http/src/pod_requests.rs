@@ -23,7 +23,7 @@ pub(crate) fn bind(
     let mut read = body::document(call, kind.name(), Form::Kind(kind))?;
     let document = read.members();
     body::check_type(kind, &document)?;
-    let warnings = body::judge(call, (kind.api_version(), kind.name()), read)?;
+    let warnings = body::judge(call, kind.api_version(), kind.name(), read)?;
     let metadata = document.get("metadata").unwrap_or(&Value::Null);
     let named = metadata["name"].as_str().unwrap_or("");
     if name.is_some_and(|name| !named.is_empty() && named != name) {
@@ -86,7 +86,7 @@ pub(crate) fn evict(call: &Call<'_>, target: &Target) -> Result<Response<Body>, 
     let mut read = body::document(call, "Eviction", form)?;
     let eviction = read.members();
     check_eviction_type(&eviction)?;
-    let warnings = body::judge(call, ("policy/v1", "Eviction"), read)?;
+    let warnings = body::judge(call, "policy/v1", "Eviction", read)?;
     let named = eviction.get("metadata").and_then(|of| of.get("name"));
     let named = named.and_then(Value::as_str).unwrap_or("");
     let none = Map::new();

@@ -7,7 +7,7 @@ use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use http::request::Parts;
-use http::{HeaderMap, Method, Request, Response};
+use http::{Method, Request, Response};
 use podstorm_apiserver::Plugin;
 use podstorm_objects::{ApiError, Kind, Reason};
 use tokio::time::Instant;
@@ -26,6 +26,18 @@ use crate::request_log::Answered;
 use crate::route::Route;
 use crate::server::ApiServer;
 use crate::{clock, dispatch, heavy, indented, live, warnings};
+
+/// The head of a request, with the meaning of its path and query.
+struct Head<'a> {
+    parts: &'a Parts,
+    route: Route,
+    query: Query<'a>,
+    /// The catalog that the route was found in.
+    catalog: Arc<Catalog>,
+    attributes: &'a Attributes,
+    /// The arrival time.
+    began: Instant,
+}
 
 impl ApiServer {
     /// Answers a request. Every error is an answer too: a `Status` with its code.
@@ -81,9 +93,15 @@ impl ApiServer {
                 Err(error.clone())
             }
             (Ok(user), _) => {
-                let asked = (route, query, Arc::clone(&catalog));
-                self.answer_user((&head, body), asked, &what, (user, began))
-                    .await
+                let head = Head {
+                    parts: &head,
+                    route,
+                    query,
+                    catalog: Arc::clone(&catalog),
+                    attributes: &what,
+                    began,
+                };
+                self.answer_user(head, body, user).await
             }
         };
         let mut response = answered.unwrap_or_else(|error| answer::error(&error, Form::Json));
@@ -121,18 +139,25 @@ impl ApiServer {
         }
     }
 
-    /// Answers an authenticated request that began at `began`.
+    /// Answers an authenticated request.
     async fn answer_user<B>(
         &self,
-        (head, body): (&Parts, B),
-        (route, query, catalog): (Route, Query<'_>, Arc<Catalog>),
-        what: &Attributes,
-        (user, began): (&Arc<User>, Instant),
+        head: Head<'_>,
+        body: B,
+        user: &Arc<User>,
     ) -> Result<Response<Body>, ApiError>
     where
         B: http_body::Body<Data = Bytes>,
         B::Error: Into<BoxError>,
     {
+        let Head {
+            parts: head,
+            route,
+            query,
+            catalog,
+            attributes: what,
+            began,
+        } = head;
         if head.method == http::Method::CONNECT {
             return Err(answer::method_not_allowed());
         }
@@ -197,18 +222,36 @@ impl ApiServer {
                 let (method, headers) = (head.method.clone(), head.headers.clone());
                 let (uri, form) = (head.uri.clone(), accepted.form);
                 let answer = move || {
-                    let query = Query::parse(uri.query());
-                    let asked = (query, body, accepted, catalog);
-                    answered(&server.call((&method, &headers), &user, asked), route)
+                    let call = Call {
+                        server: &server,
+                        user: &user,
+                        method: &method,
+                        headers: &headers,
+                        query: Query::parse(uri.query()),
+                        body,
+                        accepted,
+                        now: server.now(),
+                        catalog,
+                    };
+                    answered(&call, route)
                 };
                 let deadline = began + self.0.settings.request_timeout;
                 let answered = self.0.heavy.answer(deadline, answer).await;
                 Ok(answered.unwrap_or_else(|error| answer::error(&error, form)))
             }
             Ok(accepted) => {
-                let asked = (query, body, accepted, catalog);
-                let sender = ((&head.method, &head.headers), user);
-                Ok(self.answer_patiently(sender, asked, route).await)
+                let call = Call {
+                    server: self,
+                    user,
+                    method: &head.method,
+                    headers: &head.headers,
+                    query,
+                    body,
+                    accepted,
+                    now: self.now(),
+                    catalog,
+                };
+                Ok(self.answer_patiently(call, route).await)
             }
         };
         if let (true, Some(time)) = (what.is_mutating, &self.0.virtual_time) {
@@ -227,51 +270,21 @@ impl ApiServer {
 
     /// Answers a request. A new pod may wait for its namespace's service account, which a
     /// controller creates.
-    async fn answer_patiently(
-        &self,
-        (how, user): ((&http::Method, &HeaderMap), &Arc<User>),
-        (query, body, accepted, catalog): (Query<'_>, Bytes, Accepted, Arc<Catalog>),
-        route: Route,
-    ) -> Response<Body> {
+    async fn answer_patiently(&self, mut call: Call<'_>, route: Route) -> Response<Body> {
         // Waiting is useless while virtual time stands still.
         let waits = matches!(&route, Route::Objects(target) if target.kind == Kind::POD)
-            && [Method::POST, Method::PATCH].contains(how.0)
+            && [Method::POST, Method::PATCH].contains(call.method)
             && self.0.cluster.has_plugin(Plugin::ServiceAccount)
             && self.0.virtual_time.is_none();
         for _ in 0..if waits { ACCOUNT_LOOKS } else { 0 } {
-            let again = (
-                query.clone(),
-                body.clone(),
-                accepted.clone(),
-                Arc::clone(&catalog),
-            );
-            let response = answered(&self.call(how, user, again), route.clone());
+            let response = answered(&call, route.clone());
             if response.extensions().get::<AwaitsAccount>().is_none() {
                 return response;
             }
             tokio::time::sleep(ACCOUNT_EVERY).await;
+            call.now = self.now();
         }
-        let asked = (query, body, accepted, catalog);
-        answered(&self.call(how, user, asked), route)
-    }
-
-    fn call<'a>(
-        &'a self,
-        (method, headers): (&'a Method, &'a HeaderMap),
-        user: &'a User,
-        (query, body, accepted, catalog): (Query<'a>, Bytes, Accepted, Arc<Catalog>),
-    ) -> Call<'a> {
-        Call {
-            server: self,
-            user,
-            method,
-            headers,
-            query,
-            body,
-            accepted,
-            now: self.now(),
-            catalog,
-        }
+        answered(&call, route)
     }
 
     /// Serves `/podstorm/clock/advance`.

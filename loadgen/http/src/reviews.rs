@@ -36,7 +36,7 @@ pub(crate) fn serve(
     let mut document = body::document(call, kind.name(), Form::Kind(kind))?;
     let mut review = document.members();
     body::check_type(kind, &review)?;
-    let warnings = body::judge(call, (kind.api_version(), kind.name()), document)?;
+    let warnings = body::judge(call, kind.api_version(), kind.name(), document)?;
     let metadata = review.remove("metadata").filter(Value::is_object);
     let mut metadata = metadata.unwrap_or_else(|| json!({}));
     let spec = review.remove("spec").filter(Value::is_object);

@@ -43,7 +43,8 @@ pub(crate) fn answer_with(
     call: &Call<'_>,
     code: u16,
     object: &AnyObject,
-    (writer, warnings): (&ownership::Writer<'_>, &[String]),
+    writer: &ownership::Writer<'_>,
+    warnings: &[String],
 ) -> Result<Response<Body>, ApiError> {
     let mut response = answer(call, code, object)?;
     let is_changed = writer.has_changed_spec(&**object);

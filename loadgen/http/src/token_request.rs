@@ -40,7 +40,7 @@ pub(crate) fn create(call: &Call<'_>, target: &Target) -> Result<Response<Body>,
     let form = Form::Named("io.k8s.api.authentication.v1.TokenRequest");
     let mut document = body::document(call, "TokenRequest", form)?;
     let request = document.members();
-    let warnings = body::judge(call, (AUTHENTICATION[1], "TokenRequest"), document)?;
+    let warnings = body::judge(call, AUTHENTICATION[1], "TokenRequest", document)?;
     let (namespace, name) = (&target.namespace, &target.name);
     check_names(&request, target)?;
     let account = call.cluster().api(target.kind).get(namespace, name)?;
@@ -168,7 +168,7 @@ fn bound(call: &Call<'_>, target: &Target, reference: &Value) -> Result<Claims, 
             )));
         }
     };
-    check_uid(object.metadata(), (kind, text("uid")))?;
+    check_uid(object.metadata(), kind, text("uid"))?;
     Ok(claims)
 }
 
@@ -176,7 +176,7 @@ fn bound(call: &Call<'_>, target: &Target, reference: &Value) -> Result<Claims, 
 ///
 /// # Errors
 /// 409 if the reference's UID differs from the object's.
-fn check_uid(object: &ObjectMeta, (kind, uid): (&str, &str)) -> Result<(), ApiError> {
+fn check_uid(object: &ObjectMeta, kind: &str, uid: &str) -> Result<(), ApiError> {
     if uid.is_empty() || object.uid.to_string() == uid {
         return Ok(());
     }

@@ -64,8 +64,8 @@ fn log(call: &Call<'_>, target: &Target) -> Result<Response<Body>, ApiError> {
     if !call.server.0.settings.reaches_kubelets {
         let given = OF_LOG.iter().map(|name| (*name, call.query.text(name)));
         let given = given.filter(|(_, value)| !["", "false"].contains(value));
-        let at = ("containerLogs", container.as_str());
-        let why = unreachable("Get", node, &url(target, at, given));
+        let url = url(target, "containerLogs", &container, given);
+        let why = unreachable("Get", node, &url);
         return Err(ApiError::status(500, Reason::Other(String::new()), why));
     }
     let log = log::read(call, &pod, &container, &options)?;
@@ -94,7 +94,7 @@ fn stream(call: &Call<'_>, target: &Target) -> Result<Response<Body>, ApiError> 
             .map(|command| ("command", command));
         let wanted = OF_STREAM.iter().filter(|(name, _)| call.query.flag(name));
         let given = commands.chain(wanted.map(|(_, name)| (*name, "1")));
-        let why = unreachable("Post", node, &url(target, (path, &container), given));
+        let why = unreachable("Post", node, &url(target, path, &container, given));
         let why = format!("Internal error occurred: error sending request: {why}");
         return Err(ApiError::status(500, Reason::InternalError, why));
     }
@@ -153,7 +153,8 @@ fn not_simulated(target: &Target) -> ApiError {
 /// Returns the URL path at a kubelet, with a query.
 fn url<'a>(
     target: &Target,
-    (path, container): (&str, &str),
+    path: &str,
+    container: &str,
     query: impl Iterator<Item = (&'a str, &'a str)>,
 ) -> String {
     let mut text = format!("{path}/{}/{}", target.namespace, target.name);

@@ -233,8 +233,7 @@ impl FieldManager for Writer<'_> {
         if self.operation == Operation::Apply {
             return Ok(());
         }
-        let strict = (self.doubled.as_slice(), self.is_strict);
-        let found = patched::check(self.kind, patch, strict, members)?;
+        let found = patched::check(self.kind, patch, &self.doubled, self.is_strict, members)?;
         *self.unknown.lock().unwrap_or_else(PoisonError::into_inner) = found;
         Ok(())
     }
