@@ -4,6 +4,17 @@
 #![doc = ""]
 #![doc = include_str!("../README.md")]
 
+/// Implements `Debug` without the fields of a type.
+macro_rules! opaque_debug {
+    ($($name:ident $(<$lifetime:lifetime>)?),+) => {$(
+        impl std::fmt::Debug for $name $(<$lifetime>)? {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.debug_struct(stringify!($name)).finish_non_exhaustive()
+            }
+        }
+    )+};
+}
+
 mod account_tokens;
 mod account_users;
 mod admission;

@@ -1,6 +1,5 @@
 //! The server: what it was set up with, and what it remembers from request to request.
 
-use std::fmt;
 use std::future::poll_fn;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock, PoisonError, RwLock, Weak};
@@ -64,11 +63,7 @@ pub(crate) struct Shared {
     pub(crate) watches: Watches,
 }
 
-impl fmt::Debug for ApiServer {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ApiServer").finish_non_exhaustive()
-    }
-}
+opaque_debug!(ApiServer, Settings, Builder);
 
 /// The settings of a server except its cluster and its clock. Reusable for other servers.
 #[derive(Clone)]
@@ -86,12 +81,6 @@ pub struct Settings {
     pub(crate) log: Option<Arc<dyn Log>>,
 }
 
-impl fmt::Debug for Settings {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Settings").finish_non_exhaustive()
-    }
-}
-
 /// Builds an [`ApiServer`].
 pub struct Builder {
     cluster: Arc<Cluster>,
@@ -100,12 +89,6 @@ pub struct Builder {
     further_metrics: Option<FurtherMetrics>,
     virtual_time: Option<Arc<dyn VirtualTime>>,
     page: Option<Bytes>,
-}
-
-impl fmt::Debug for Builder {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Builder").finish_non_exhaustive()
-    }
 }
 
 impl Builder {
@@ -145,8 +128,9 @@ impl Builder {
         self
     }
 
-    /// Further names of hosts that clients of a [listener](crate::listen) may call the server by. Where the server wants
-    /// credentials, any name will do; else only addresses, [`BUILT_IN_HOSTS`](crate::BUILT_IN_HOSTS), names below `localhost`, and these.
+    /// Sets further host names by which clients of a [listener](crate::listen) may address the
+    /// server. A server that needs credentials accepts any name; others accept only addresses,
+    /// [`BUILT_IN_HOSTS`](crate::BUILT_IN_HOSTS), names below `localhost`, and these.
     #[must_use]
     pub fn allowed_hosts(mut self, names: Vec<String>) -> Builder {
         self.settings.allowed_hosts = names;

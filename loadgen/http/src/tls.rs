@@ -1,7 +1,6 @@
 //! TLS and HTTP/2: a certificate authority created at startup, its certificates, the handshake, and
 //! the user in a client's certificate.
 
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -79,12 +78,6 @@ pub(crate) async fn serve(
 #[derive(Clone)]
 pub struct Tls(TlsAcceptor);
 
-impl fmt::Debug for Tls {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Tls").finish_non_exhaustive()
-    }
-}
-
 impl Tls {
     /// Completes the handshake, and reads the user from the client's certificate. `None` if the
     /// client does not use TLS, has a certificate from another authority, or takes too long.
@@ -120,12 +113,6 @@ pub struct Authority {
     certificate: CertificateDer<'static>,
 }
 
-impl fmt::Debug for Authority {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Authority").finish_non_exhaustive()
-    }
-}
-
 /// A certificate and its key, both in PEM.
 #[derive(Clone)]
 pub struct Identity {
@@ -135,11 +122,7 @@ pub struct Identity {
     pub key: String,
 }
 
-impl fmt::Debug for Identity {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Identity").finish_non_exhaustive()
-    }
-}
+opaque_debug!(Tls, Authority, Identity);
 
 impl Authority {
     /// Creates an authority.

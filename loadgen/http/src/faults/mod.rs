@@ -82,11 +82,7 @@ pub struct Faults<'a> {
     pub(crate) clock: &'a Clock,
 }
 
-impl fmt::Debug for Faults<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Faults").finish_non_exhaustive()
-    }
-}
+opaque_debug!(Faults<'_>);
 
 impl Faults<'_> {
     /// Arms a fault. A fault of watches immediately strikes the open ones, in the order in which
