@@ -32,22 +32,20 @@ enum Content {
     /// Taken when it is sent, and empty afterwards.
     Whole(Bytes),
     List(Box<dyn Bits>),
-    /// It goes on for as long as the client likes.
+    /// Ends when the client disconnects, unless the server ends it first.
     Endless(Box<dyn Bits>),
 }
 
-/// A body that is sent bit by bit.
-pub(crate) trait Bits: fmt::Debug + Send {
-    /// The next bit; `None` at the end.
-    ///
-    /// # Errors
-    /// [`ConnectionLost`] if a fault cuts the connection.
-    fn poll_next(
-        &mut self,
-        context: &mut Context<'_>,
-    ) -> Poll<Result<Option<Bytes>, ConnectionLost>>;
+/// The next part of a body, or `None` at the end; an error if a fault cuts the connection.
+pub(crate) type NextPart = Result<Option<Bytes>, ConnectionLost>;
 
-    /// Breaks what follows into lines. Not what is endless: each event is a line, and a log is not JSON.
+/// A body that is sent in parts.
+pub(crate) trait Bits: fmt::Debug + Send {
+    /// Returns the next part.
+    fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<NextPart>;
+
+    /// Pretty-prints the parts that follow. Endless bodies ignore it: each event is a line, and a
+    /// log is not JSON.
     fn indent(&mut self) {}
 }
 
@@ -245,12 +243,12 @@ pub(crate) fn log(log: impl Bits + 'static) -> Response<Body> {
     respond(200, TEXT, Body::endless(log))
 }
 
-/// A list in JSON, sent bit by bit.
+/// Returns an answer with a list in JSON, sent in parts.
 pub(crate) fn list(list: impl Bits + 'static) -> Response<Body> {
     respond(200, JSON, Body::from_content(Content::List(Box::new(list))))
 }
 
-/// A watch whose events have that form.
+/// Returns an answer with a watch whose events have this form.
 pub(crate) fn watch(form: Form, watch: impl Bits + 'static) -> Response<Body> {
     let media = match form {
         Form::Protobuf => PROTOBUF_WATCH,

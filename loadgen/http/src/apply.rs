@@ -1,4 +1,5 @@
-//! Patches of the type `application/apply-patch+yaml`: server-side apply of an object and of its `/scale`.
+//! Patches of the type `application/apply-patch+yaml`: server-side apply of an object and of its
+//! `/scale`.
 
 use http::Response;
 use podstorm_apiserver::{Patch, Scale, ScaleUpdate, errors};
@@ -38,10 +39,9 @@ pub(crate) fn applied(
     let dry_run = call.query.dry_run("PatchOptions")?;
     let (config, doubled) = read_config(call)?;
     let kind = target.kind;
-    check_config(&config, kind.api_version(), kind.name(), &target.name)?;
+    check_config(&config, kind.api_version(), kind.name(), target)?;
     let force = call.query.flag("force");
-    let api = call.cluster().api(view::stored_kind(kind));
-    let api = api.dry_run(dry_run).managed_by(writer);
+    let api = call.api(kind).dry_run(dry_run).managed_by(writer);
     loop {
         let stored = match api.get(&target.namespace, &target.name) {
             Ok(stored) => Some(stored),
@@ -155,7 +155,7 @@ fn check_config(
     config: &Map<String, Value>,
     api_version: &str,
     kind: &str,
-    name: &str,
+    target: &Target,
 ) -> Result<(), ApiError> {
     let text = |member: &str| config.get(member).and_then(Value::as_str).unwrap_or("");
     let found = (text("apiVersion"), text("kind"));
@@ -172,22 +172,19 @@ fn check_config(
     if of_metadata(MANAGED).is_some_and(|owners| !owners.is_null()) {
         return Err(errors::bad_request("metadata.managedFields must be nil"));
     }
-    let named = of_metadata("name").and_then(Value::as_str).unwrap_or("");
-    if !named.is_empty() && named != name {
-        return Err(errors::bad_request(format!(
-            "the name of the object ({named}) does not match the name on the URL ({name})"
-        )));
+    match of_metadata("name").and_then(Value::as_str).unwrap_or("") {
+        "" => Ok(()),
+        named => target.check_name(named),
     }
-    Ok(())
 }
 
-/// Answers a patch of that type to `/scale`: who applies owns the number of replicas.
+/// Applies a Scale. The field manager owns the number of replicas afterwards.
 pub(crate) fn apply_scale(call: &Call<'_>, target: &Target) -> Result<Scale, ApiError> {
     let writer = Writer::applying(call, target)?;
     require_manager(call)?;
     let dry_run = call.query.dry_run("PatchOptions")?;
     let (config, doubled) = read_config(call)?;
-    check_config(&config, "autoscaling/v1", "Scale", &target.name)?;
+    check_config(&config, "autoscaling/v1", "Scale", target)?;
     let mut read = decode::tree(config.into(), SCALE, By::Conversion);
     let config = read.members();
     if let Some(problem) = read.wrong {
@@ -202,11 +199,7 @@ pub(crate) fn apply_scale(call: &Call<'_>, target: &Target) -> Result<Scale, Api
     let replicas = replicas.ok_or_else(|| {
         errors::bad_request("spec.replicas of an applied Scale must be an integer")
     })?;
-    let api = call
-        .cluster()
-        .api(view::stored_kind(target.kind))
-        .dry_run(dry_run);
-    let api = api.managed_by(&writer);
+    let api = call.api(target.kind).dry_run(dry_run).managed_by(&writer);
     let (namespace, name) = (&target.namespace, &target.name);
     loop {
         let stored = api.get(namespace, name)?;

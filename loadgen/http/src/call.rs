@@ -4,14 +4,15 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use http::{HeaderMap, Method};
-use podstorm_apiserver::Cluster;
-use podstorm_objects::Now;
+use podstorm_apiserver::{Api, Cluster};
+use podstorm_objects::{Kind, Now};
 
 use crate::catalog::Catalog;
 use crate::credentials::User;
 use crate::media::Accepted;
 use crate::query::Query;
 use crate::server::ApiServer;
+use crate::view;
 
 /// A request in progress.
 pub(crate) struct Call<'a> {
@@ -31,6 +32,11 @@ pub(crate) struct Call<'a> {
 impl Call<'_> {
     pub(crate) fn cluster(&self) -> &Cluster {
         self.server.cluster()
+    }
+
+    /// Returns the API of the kind as which objects of a kind are stored.
+    pub(crate) fn api(&self, kind: Kind) -> Api<'_> {
+        self.cluster().api(view::stored_kind(kind))
     }
 
     pub(crate) fn catalog(&self) -> &Catalog {

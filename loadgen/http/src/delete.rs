@@ -29,10 +29,7 @@ pub(crate) fn delete(call: &Call<'_>, target: &Target) -> Result<Response<Body>,
         let why = "this namespace may not be deleted";
         return Err(errors::forbidden(Kind::NAMESPACE, name, why));
     }
-    let api = call
-        .cluster()
-        .api(view::stored_kind(target.kind))
-        .dry_run(wanted.dry_run);
+    let api = call.api(target.kind).dry_run(wanted.dry_run);
     let deletion = api.delete(namespace, name, &wanted.options, call.now)?;
     let Deletion { object, removed } = deletion;
     if removed && !target.kind.row().returns_deleted {
@@ -62,10 +59,7 @@ pub(crate) fn delete_all(call: &Call<'_>, target: &Target) -> Result<Response<Bo
     call.query.of_collection()?;
     let selection = Selection::from_query(target, &call.query)?;
     let wanted = wanted(call)?;
-    let api = call
-        .cluster()
-        .api(view::stored_kind(target.kind))
-        .dry_run(wanted.dry_run);
+    let api = call.api(target.kind).dry_run(wanted.dry_run);
     let namespace = Some(target.namespace.as_str()).filter(|name| !name.is_empty());
     let select = |object: &dyn Object| selection.matches(object);
     let items = api.delete_collection(namespace, &select, &wanted.options, call.now)?;

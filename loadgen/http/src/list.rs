@@ -9,9 +9,8 @@ use podstorm_objects::json::Writer;
 use podstorm_objects::{AnyObject, ApiError, Cause, Kind, Object, ResourceVersion};
 use serde_json::{Map, Value, json};
 
-use crate::answer::{self, Bits, Body};
+use crate::answer::{self, Bits, Body, NextPart};
 use crate::call::Call;
-use crate::faults::ConnectionLost;
 use crate::indented::Indenter;
 use crate::media::{Accepted, Form, Shape, not_acceptable};
 use crate::query::{Query, options_invalid, version_number};
@@ -32,7 +31,7 @@ pub(crate) fn list(call: &Call<'_>, target: &Target) -> Result<Response<Body>, A
     let from_cache = query.text("resourceVersion") == "0";
     let limit = limit.filter(|_| !from_cache).unwrap_or(0);
     let exact = check_versions(query)?;
-    let api = call.cluster().api(view::stored_kind(kind));
+    let api = call.api(kind);
     let is_selected = |object: &dyn Object| selection.matches(object);
     let (items, version, next, remaining) = match exact {
         Some(version) => {
@@ -262,7 +261,7 @@ impl ListBody {
 }
 
 impl Bits for ListBody {
-    fn poll_next(&mut self, _: &mut Context<'_>) -> Poll<Result<Option<Bytes>, ConnectionLost>> {
+    fn poll_next(&mut self, _: &mut Context<'_>) -> Poll<NextPart> {
         Poll::Ready(Ok(self.next()))
     }
 

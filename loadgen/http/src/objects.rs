@@ -68,10 +68,6 @@ fn is_in_namespace(target: &Target) -> bool {
     !target.kind.is_namespaced() || !target.namespace.is_empty()
 }
 
-fn api<'a>(call: &'a Call<'_>, target: &Target) -> podstorm_apiserver::Api<'a> {
-    call.cluster().api(view::stored_kind(target.kind))
-}
-
 /// Returns an answer with an error and the warnings so far.
 fn refuse(
     call: &Call<'_>,
@@ -91,7 +87,7 @@ fn get(call: &Call<'_>, target: &Target) -> Result<Response<Body>, ApiError> {
     if wanted > current {
         return Err(errors::version_too_large(wanted, current));
     }
-    let object = api(call, target).get(&target.namespace, &target.name)?;
+    let object = call.api(target.kind).get(&target.namespace, &target.name)?;
     shape::answer(call, 200, &view::shown(target.kind, object)?)
 }
 
@@ -131,7 +127,7 @@ fn create(call: &Call<'_>, target: &Target) -> Result<Response<Body>, ApiError> 
     }
     let mut writer = ownership::Writer::updating(call, target, "CreateOptions")?;
     writer.admitted = sent.admitted;
-    let api = api(call, target).dry_run(dry_run).managed_by(&writer);
+    let api = call.api(target.kind).dry_run(dry_run).managed_by(&writer);
     let created =
         view::stored_new(call.cluster(), object).and_then(|object| api.create(object, call.now));
     let created = match created {
@@ -167,15 +163,9 @@ fn update(call: &Call<'_>, target: &Target) -> Result<Response<Body>, ApiError> 
     let sent = body::object(call, target.kind, &target.namespace)?;
     let (mut object, warnings) = (sent.object, sent.warnings);
     place(&mut object, target)?;
-    let name = &object.metadata().name;
-    if *name != target.name.as_str() {
-        return Err(errors::bad_request(format!(
-            "the name of the object ({name}) does not match the name on the URL ({})",
-            target.name
-        )));
-    }
+    target.check_name(&object.metadata().name)?;
     let writer = ownership::Writer::updating(call, target, "UpdateOptions")?;
-    let api = api(call, target).dry_run(dry_run).managed_by(&writer);
+    let api = call.api(target.kind).dry_run(dry_run).managed_by(&writer);
     let object = view::stored(call.cluster(), object)?;
     let mut code = 200;
     let updated = match target.subresource.as_str() {
@@ -262,7 +252,7 @@ fn patch(call: &Call<'_>, target: &Target) -> Result<Response<Body>, ApiError> {
     let (patch, doubled) = patched::read(call)?;
     let mut writer = ownership::Writer::updating(call, target, "PatchOptions")?;
     writer.doubled = doubled;
-    let api = api(call, target).dry_run(dry_run).managed_by(&writer);
+    let api = call.api(target.kind).dry_run(dry_run).managed_by(&writer);
     let (namespace, name) = (&target.namespace, &target.name);
     let what = (target.kind, target.subresource.as_str());
     let patched = match view::patch(&api, what, (namespace, name), &patch, call.now) {
@@ -282,7 +272,9 @@ fn strict_of(call: &Call<'_>, writer: &ownership::Writer<'_>) -> Vec<String> {
 }
 
 fn get_scale(call: &Call<'_>, target: &Target) -> Result<Response<Body>, ApiError> {
-    let scale = api(call, target).scale(&target.namespace, &target.name)?;
+    let scale = call
+        .api(target.kind)
+        .scale(&target.namespace, &target.name)?;
     answer_scale(call, target, &scale)
 }
 
@@ -291,7 +283,7 @@ fn change_scale(call: &Call<'_>, target: &Target) -> Result<Response<Body>, ApiE
         let scale = apply::apply_scale(call, target)?;
         return answer_scale(call, target, &scale);
     }
-    let api = api(call, target);
+    let api = call.api(target.kind);
     let (namespace, name) = (&target.namespace, &target.name);
     let read = if call.method == Method::PATCH {
         let (patch, doubled) = patched::read(call)?;
@@ -313,12 +305,7 @@ fn change_scale(call: &Call<'_>, target: &Target) -> Result<Response<Body>, ApiE
     };
     let document = read.value.clone();
     let warnings = body::judge(call, "autoscaling/v1", "Scale", read)?;
-    let named = document["metadata"]["name"].as_str().unwrap_or("");
-    if named != name {
-        return Err(errors::bad_request(format!(
-            "the name of the object ({named}) does not match the name on the URL ({name})"
-        )));
-    }
+    target.check_name(document["metadata"]["name"].as_str().unwrap_or(""))?;
     let replicas = document["spec"]["replicas"].as_i64().unwrap_or(0);
     let text = |member: &str| {
         let text = document["metadata"][member].as_str();

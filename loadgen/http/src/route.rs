@@ -5,18 +5,19 @@
 use std::borrow::Cow;
 
 use percent_encoding::percent_decode_str;
-use podstorm_objects::Kind;
+use podstorm_apiserver::errors;
+use podstorm_objects::{ApiError, Kind};
 
 use crate::catalog::{Catalog, GroupVersion};
 use crate::query::Query;
 use crate::unstored::{is_component_status, is_review};
 
-/// The checks of every endpoint of health. `etcd` is the store, which is in this process.
+/// The checks of every health endpoint. `etcd` is the store, which is in this process.
 pub(crate) const CHECKS: [&str; 3] = ["ping", "log", "etcd"];
 /// A check that fails once the server is about to go away.
 pub(crate) const SHUTDOWN: &str = "shutdown";
 
-/// Whether an endpoint of health has a check of that name.
+/// Reports whether a health endpoint has a check.
 pub(crate) fn has_check(endpoint: &str, check: &str) -> bool {
     CHECKS.contains(&check) || endpoint == "readyz" && check == SHUTDOWN
 }
@@ -86,6 +87,20 @@ impl Target {
     pub(crate) fn is_watch(&self, query: &Query<'_>) -> bool {
         let is_collection = self.name.is_empty() && self.subresource.is_empty();
         self.watched || is_collection && query.flag("watch")
+    }
+
+    /// Checks the name in an object against the name in the path.
+    ///
+    /// # Errors
+    /// 400 if they differ.
+    pub(crate) fn check_name(&self, named: &str) -> Result<(), ApiError> {
+        match named == self.name {
+            true => Ok(()),
+            false => Err(errors::bad_request(format!(
+                "the name of the object ({named}) does not match the name on the URL ({})",
+                self.name
+            ))),
+        }
     }
 }
 

@@ -19,7 +19,7 @@ use podstorm_objects::{
 use serde_json::{Value, json};
 use tokio::time::{Instant, Sleep};
 
-use crate::answer::{self, Bits, Body};
+use crate::answer::{self, Bits, Body, NextPart};
 use crate::call::Call;
 use crate::catalog::GroupVersion;
 use crate::encoded::Shows;
@@ -59,7 +59,7 @@ pub(crate) fn watch(call: &Call<'_>, target: &Target) -> Result<Response<Body>, 
         waker: Some(Arc::new(move || wakes.wake())),
         ..WatchOptions::default()
     };
-    let api = call.cluster().api(view::stored_kind(target.kind));
+    let api = call.api(target.kind);
     let history_begins = call.server.0.history_begins;
     let watched = match begin.from {
         WatchFrom::Version(version) if version < history_begins => {
@@ -187,10 +187,7 @@ struct WatchBody {
 
 impl Bits for WatchBody {
     /// Returns the next line, or `None` at the end of the watch.
-    fn poll_next(
-        &mut self,
-        context: &mut Context<'_>,
-    ) -> Poll<Result<Option<Bytes>, ConnectionLost>> {
+    fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<NextPart> {
         if self.ended {
             return Poll::Ready(Ok(None));
         }
@@ -251,10 +248,7 @@ impl Bits for WatchBody {
 }
 
 impl WatchBody {
-    fn poll_end(
-        &mut self,
-        context: &mut Context<'_>,
-    ) -> Poll<Result<Option<Bytes>, ConnectionLost>> {
+    fn poll_end(&mut self, context: &mut Context<'_>) -> Poll<NextPart> {
         if self.ended || self.is_undefined() || self.end.as_mut().poll(context).is_ready() {
             self.ended = true;
             return Poll::Ready(Ok(None));

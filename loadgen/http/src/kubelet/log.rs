@@ -14,9 +14,8 @@ use podstorm_objects::{ApiError, Now, Object, Pod, Time, Uid};
 use serde_json::{Value, json};
 use tokio::time::Sleep;
 
-use crate::answer::Bits;
+use crate::answer::{Bits, NextPart};
 use crate::call::Call;
-use crate::faults::ConnectionLost;
 use crate::query::Query;
 use crate::server::ApiServer;
 
@@ -262,10 +261,7 @@ impl LogBody {
 
 impl Bits for LogBody {
     /// Returns the text of the log once, then `None` when the container has ended.
-    fn poll_next(
-        &mut self,
-        context: &mut Context<'_>,
-    ) -> Poll<Result<Option<Bytes>, ConnectionLost>> {
+    fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<NextPart> {
         if let Some(text) = self.text.take().filter(|text| !text.is_empty()) {
             return Poll::Ready(Ok(Some(text)));
         }

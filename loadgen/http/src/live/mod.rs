@@ -10,16 +10,15 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use bytes::Bytes;
 use http::header::VARY;
 use http::request::Parts;
 use http::{HeaderValue, Method, Response};
 use podstorm_objects::ApiError;
 use tokio::time::Sleep;
 
-use crate::answer::{self, Bits, Body};
+use crate::answer::{self, Bits, Body, NextPart};
 use crate::call::Call;
-use crate::faults::{ConnectionLost, Waiting};
+use crate::faults::Waiting;
 use crate::media;
 use crate::samples::Moment;
 use crate::server::ApiServer;
@@ -72,10 +71,7 @@ struct LiveBody {
 
 impl Bits for LiveBody {
     /// Returns the next event, or `None` when the server drains.
-    fn poll_next(
-        &mut self,
-        context: &mut Context<'_>,
-    ) -> Poll<Result<Option<Bytes>, ConnectionLost>> {
+    fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<NextPart> {
         // Register the waker before checking for the end, so that the end is not missed.
         self.waiting.wait(context.waker());
         if self.server.is_draining() {
