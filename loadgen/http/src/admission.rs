@@ -9,6 +9,8 @@ use podstorm_apiserver::{Annotations, Cluster, NewPod, Plugin, add_by_key};
 use podstorm_objects::{ApiError, Kind};
 use serde_json::{Map, Value, json};
 
+use crate::ownership::{PathElement, entry, member};
+
 /// Interval between lookups of a missing service account.
 pub(crate) const ACCOUNT_EVERY: Duration = Duration::from_millis(10);
 
@@ -99,17 +101,6 @@ fn added(cluster: &Cluster, before: &Spec, after: &Spec) -> Vec<Vec<PathElement>
 }
 
 type Spec = Map<String, Value>;
-
-/// A step in the path to a field, as `managedFields` write it.
-type PathElement = String;
-
-fn member(name: &str) -> PathElement {
-    format!("f:{name}")
-}
-
-fn entry(keys: Map<String, Value>) -> PathElement {
-    format!("k:{}", Value::Object(keys))
-}
 
 fn compare(
     before: &Spec,

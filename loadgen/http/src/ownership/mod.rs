@@ -19,6 +19,7 @@ use podstorm_objects::{ApiError, Kind, Object};
 use serde_json::{Map, Value};
 
 pub(crate) use self::apply::{not_applied, with_group};
+pub(crate) use self::set::{PathElement, entry, member};
 
 use self::owners::{Differences, Operation, Owner, Owners};
 use self::schema::{Type, schema_of};

@@ -15,15 +15,15 @@ const SELF: &str = ".";
 
 /// A step of a path as in FieldsV1: `f:` and a member's name, `k:` and the keys of a list's entry,
 /// `v:` and an entry of a list of values, or `i:` and an index.
-pub(super) type PathElement = String;
+pub(crate) type PathElement = String;
 
 /// Returns the step to a member.
-pub(super) fn member(name: &str) -> PathElement {
+pub(crate) fn member(name: &str) -> PathElement {
     format!("f:{name}")
 }
 
 /// Returns the step to the entry with these keys, which must be sorted by name.
-pub(super) fn entry(keys: Map<String, Value>) -> PathElement {
+pub(crate) fn entry(keys: Map<String, Value>) -> PathElement {
     format!("k:{}", Value::Object(keys))
 }
 

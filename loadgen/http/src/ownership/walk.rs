@@ -78,21 +78,21 @@ impl Difference {
         }
     }
 
-    fn compare(old: Option<&Value>, new: Option<&Value>, of: Type<'_>) -> Compared {
+    fn compare(old: Option<&Value>, new: Option<&Value>, of: Type<'_>) -> Change {
         let mut below = Difference::default();
         let own = Own::compare(&old, &new);
         if own == Own::Same {
-            return Compared { below, own };
+            return Change { below, own };
         }
         let Some(form) = new.or(old).map(|value| of.form(value)) else {
-            return Compared {
+            return Change {
                 below,
                 own: Own::Same,
             };
         };
         let parts = |value: Option<&Value>| value.is_some_and(has_parts);
         if form == Form::Atom || !(parts(old) || parts(new)) {
-            return Compared { below, own };
+            return Change { below, own };
         }
         match form {
             Form::Map => below.compare_members(old, new, of),
@@ -103,7 +103,7 @@ impl Difference {
             Own::Changed => Own::Same,
             own => own,
         };
-        Compared { below, own }
+        Change { below, own }
     }
 
     fn compare_members(&mut self, old: Option<&Value>, new: Option<&Value>, of: Type<'_>) {
@@ -154,7 +154,7 @@ impl Difference {
                     Difference::compare(old, new, of.item())
                 }
                 // Entries with equal keys cannot be told apart, so they are compared as a whole.
-                false => Compared {
+                false => Change {
                     below: Difference::default(),
                     own: Own::compare(&old, &new),
                 },
@@ -163,8 +163,8 @@ impl Difference {
         }
     }
 
-    fn put(&mut self, step: &str, found: Compared) {
-        let Compared { below, own } = found;
+    fn put(&mut self, step: &str, found: Change) {
+        let Change { below, own } = found;
         self.added.put(step, own == Own::Added, below.added);
         self.changed.put(step, own == Own::Changed, below.changed);
         self.removed.put(step, own == Own::Removed, below.removed);
@@ -172,7 +172,7 @@ impl Difference {
 }
 
 /// The difference below a value, and the change of the value itself.
-struct Compared {
+struct Change {
     below: Difference,
     own: Own,
 }
@@ -297,32 +297,26 @@ fn merged_lists(stored: &[Value], config: &[Value], of: Type<'_>, form: Form) ->
 
 /// Returns the value without these fields and all below them; null if nothing is left.
 pub(super) fn removed(value: &Value, fields: &FieldSet, of: Type<'_>) -> Value {
-    match (of.form(value), value) {
+    let left: Value = match (of.form(value), value) {
         (Form::Map, Value::Object(members)) => {
             let kept = members.iter().filter_map(|(name, inner)| {
                 let step = set::member(name);
                 let inner = keep(inner, &step, fields, of.member(name))?;
                 Some((name.clone(), inner))
             });
-            let kept: Map<String, Value> = kept.collect();
-            if kept.is_empty() {
-                Value::Null
-            } else {
-                kept.into()
-            }
+            kept.collect()
         }
         (form @ (Form::Keyed | Form::Set), Value::Array(items)) => {
             let kept = items
                 .iter()
                 .filter_map(|item| keep(item, &of.step_to(form, item), fields, Some(of.item())));
-            let kept: Vec<Value> = kept.collect();
-            if kept.is_empty() {
-                Value::Null
-            } else {
-                kept.into()
-            }
+            kept.collect()
         }
-        _ => value.clone(),
+        _ => return value.clone(),
+    };
+    match has_parts(&left) {
+        true => left,
+        false => Value::Null,
     }
 }
 
