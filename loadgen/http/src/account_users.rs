@@ -95,7 +95,7 @@ impl ApiServer {
         Ok(authenticated.user)
     }
 
-    /// Whether a request with these headers has the credential that the server wants.
+    /// Reports whether a request with these headers may use the server.
     pub(crate) fn accepts(&self, headers: &HeaderMap) -> bool {
         let is_good = |token| self.user_of_token(token).is_ok();
         !self.credentials().are_required() || bearer(headers).is_some_and(is_good)

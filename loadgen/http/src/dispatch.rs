@@ -1,4 +1,4 @@
-//! From what a path names to the module that answers.
+//! Dispatch of a request to the module that handles its route.
 
 use http::{Method, Response};
 use podstorm_apiserver::errors;
@@ -18,7 +18,7 @@ pub(crate) fn is_long_running(call: &Call<'_>, route: &Route) -> bool {
         || *call.method == Method::GET && target.is_watch(&call.query)
 }
 
-/// Answers a request by what its path names.
+/// Answers a request with the handler of its route.
 ///
 /// # Errors
 /// Those of the handler.

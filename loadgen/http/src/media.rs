@@ -260,7 +260,7 @@ impl BodyType {
     }
 }
 
-/// 406: no shape that the client accepts fits.
+/// Returns a 406: the client accepts no available representation.
 pub(crate) fn not_acceptable(message: String) -> ApiError {
     ApiError::status(406, Reason::Other("NotAcceptable".into()), message)
 }

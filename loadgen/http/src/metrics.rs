@@ -166,8 +166,10 @@ pub(crate) struct Metrics {
     /// Sorted by the address of the kind's row; the entry for paths outside the resources is last.
     resources: Vec<Resource>,
     /// The counters of custom kinds, by `apiVersion` and resource, since definitions come and go.
-    custom: RwLock<BTreeMap<(&'static str, &'static str), Arc<Resource>>>,
+    custom: RwLock<Custom>,
 }
+
+type Custom = BTreeMap<(&'static str, &'static str), Arc<Resource>>;
 
 /// Returns the address of a kind's row, which differs between versions of a resource.
 fn address(kind: Kind) -> usize {
@@ -207,7 +209,7 @@ impl Metrics {
     pub(crate) fn requests_by_verb(&self) -> BTreeMap<&'static str, u64> {
         let mut by_verb = BTreeMap::new();
         let custom = self.custom_resources();
-        for resource in self.resources.iter().chain(custom.values().map(|of| &**of)) {
+        for resource in self.all(&custom) {
             for verbs in resource.verbs.iter().filter_map(OnceLock::get) {
                 for (counts, [verb, _]) in verbs.iter().zip(VERBS) {
                     let answered: u64 = counts.codes.iter().map(read).sum();
@@ -223,17 +225,21 @@ impl Metrics {
     /// events sent.
     pub(crate) fn watches(&self) -> Vec<(Kind, u64, u64)> {
         let custom = self.custom_resources();
-        let resources = self.resources.iter().chain(custom.values().map(|of| &**of));
-        let counts =
-            resources.filter_map(|of| Some((of.kind?, read(&of.watches), read(&of.watch_events))));
+        let counts = self
+            .all(&custom)
+            .filter_map(|of| Some((of.kind?, read(&of.watches), read(&of.watch_events))));
         counts
             .filter(|(_, open, events)| open + events > 0)
             .collect()
     }
 
-    fn custom_resources(&self) -> BTreeMap<(&'static str, &'static str), Arc<Resource>> {
+    fn custom_resources(&self) -> Custom {
         let custom = self.custom.read();
         custom.unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn all<'a>(&'a self, custom: &'a Custom) -> impl Iterator<Item = &'a Resource> {
+        self.resources.iter().chain(custom.values().map(|of| &**of))
     }
 
     /// Calls `count` with the counters of a kind or, if `None`, of paths outside the resources.
@@ -329,13 +335,13 @@ fn resource_labels(kind: Option<Kind>) -> String {
     )
 }
 
-/// Numbers that a server shows beside its counts.
+/// The numbers and the cluster whose metrics are not in [`Metrics`].
 pub(crate) struct Beside<'a> {
-    /// The requests that are being answered: those that read, and those that write.
+    /// Reading requests in flight, then mutating ones.
     pub(crate) in_flight: [u64; 2],
-    /// For each effect of faults its name, and how often it has struck.
+    /// The name of each fault effect and how often it has struck.
     pub(crate) struck: Vec<(&'static str, u64)>,
-    /// The requests that the log has dropped, where there is a log.
+    /// The number of requests that the log has dropped, if there is a log.
     pub(crate) dropped: Option<u64>,
     pub(crate) cluster: &'a Cluster,
 }
@@ -344,12 +350,7 @@ pub(crate) struct Beside<'a> {
 pub(crate) fn text(metrics: &Metrics, beside: &Beside<'_>) -> String {
     let mut out = Text(String::new());
     let custom = metrics.custom_resources();
-    let resources = || {
-        metrics
-            .resources
-            .iter()
-            .chain(custom.values().map(|of| &**of))
-    };
+    let resources = || metrics.all(&custom);
     let counted = || {
         resources().flat_map(|resource| {
             let of = resource_labels(resource.kind);

@@ -1,4 +1,4 @@
-//! Requests that are no document of a pod: Bindings and Evictions.
+//! Requests about pods that are not pods: Bindings and Evictions.
 
 use http::Response;
 use podstorm_apiserver::{Binding, Eviction, EvictionRequest, errors};
@@ -78,7 +78,7 @@ fn check_binding_target(kind: &str, node: &str) -> Result<(), ApiError> {
     Err(ApiError::status(500, Reason::Other(String::new()), message))
 }
 
-/// `POST` of an Eviction of a pod.
+/// Serves a `POST` of an Eviction of a pod.
 pub(crate) fn evict(call: &Call<'_>, target: &Target) -> Result<Response<Body>, ApiError> {
     let in_query: Vec<&str> = call.query.all("dryRun").collect();
     call.query.dry_run("CreateOptions")?;

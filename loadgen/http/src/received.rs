@@ -4,6 +4,7 @@ use std::pin::pin;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
+use http_body::Body;
 use http_body_util::BodyExt;
 use podstorm_apiserver::{errors, limits};
 use podstorm_objects::{ApiError, Reason};
@@ -23,20 +24,16 @@ const AHEAD: u64 = 64 << 10;
 ///
 /// # Errors
 /// 413 if it is too large, 504 if it does not arrive in time, 400 if it ends early.
-pub(crate) async fn whole<B>(body: B) -> Result<Bytes, ApiError>
-where
-    B: http_body::Body<Data = Bytes>,
-    B::Error: Into<BoxError>,
-{
+pub(crate) async fn whole(
+    body: impl Body<Data = Bytes, Error: Into<BoxError>>,
+) -> Result<Bytes, ApiError> {
     let collected = tokio::time::timeout(BODY_WITHIN, collected(body)).await;
     collected.map_err(|_| too_slow())?
 }
 
-async fn collected<B>(body: B) -> Result<Bytes, ApiError>
-where
-    B: http_body::Body<Data = Bytes>,
-    B::Error: Into<BoxError>,
-{
+async fn collected(
+    body: impl Body<Data = Bytes, Error: Into<BoxError>>,
+) -> Result<Bytes, ApiError> {
     let announced = body.size_hint().lower().min(AHEAD);
     let mut body = pin!(body);
     let mut first = Bytes::new();
@@ -67,7 +64,7 @@ where
 }
 
 /// Reads a body and discards it.
-pub(crate) async fn discard<B: http_body::Body<Data = Bytes>>(body: B) {
+pub(crate) async fn discard(body: impl Body<Data = Bytes>) {
     let mut body = pin!(body);
     let all = async {
         let mut left = BODY_MAX;
@@ -108,7 +105,7 @@ mod tests {
     /// A body that arrives in pieces.
     struct Pieces(VecDeque<Bytes>);
 
-    impl http_body::Body for Pieces {
+    impl Body for Pieces {
         type Data = Bytes;
         type Error = Infallible;
 

@@ -49,8 +49,7 @@ impl ApiServer {
     /// Outside a tokio runtime with a timer, which the time limits of bodies and watches need.
     pub async fn answer<B>(&self, request: Request<B>) -> Result<Response<Body>, ConnectionLost>
     where
-        B: http_body::Body<Data = Bytes>,
-        B::Error: Into<BoxError>,
+        B: http_body::Body<Data = Bytes, Error: Into<BoxError>>,
     {
         self.answer_unless(Ok(()), request).await
     }
@@ -63,8 +62,7 @@ impl ApiServer {
         request: Request<B>,
     ) -> Result<Response<Body>, ConnectionLost>
     where
-        B: http_body::Body<Data = Bytes>,
-        B::Error: Into<BoxError>,
+        B: http_body::Body<Data = Bytes, Error: Into<BoxError>>,
     {
         let began = Instant::now();
         let (head, body) = request.into_parts();
@@ -147,8 +145,7 @@ impl ApiServer {
         user: &Arc<User>,
     ) -> Result<Response<Body>, ApiError>
     where
-        B: http_body::Body<Data = Bytes>,
-        B::Error: Into<BoxError>,
+        B: http_body::Body<Data = Bytes, Error: Into<BoxError>>,
     {
         let Head {
             parts: head,
@@ -176,45 +173,7 @@ impl ApiServer {
         if route == Route::AdvanceClock {
             return self.advance(&head.method, &body).await;
         }
-        let accepted = match &route {
-            // These have one representation, whatever the client accepts.
-            Route::Health(..)
-            | Route::Metrics
-            | Route::Clock
-            | Route::Page
-            | Route::Live
-            | Route::Faults(_)
-            | Route::OpenApi(_)
-            | Route::OlderOpenApi => Ok(Accepted::JSON),
-            Route::Objects(target) => {
-                let is_collection = target.name.is_empty() || target.watched;
-                let offer = Offer::Objects {
-                    kind: target.kind,
-                    has_tables: !["binding", "eviction", "token"]
-                        .contains(&target.subresource.as_str()),
-                    is_watchable: is_collection && head.method == Method::GET,
-                };
-                media::accepted(&head.headers, offer)
-            }
-            Route::Review(kind, _) => {
-                let offer = Offer::Objects {
-                    kind: *kind,
-                    has_tables: false,
-                    is_watchable: false,
-                };
-                media::accepted(&head.headers, offer)
-            }
-            // Not found in any representation.
-            Route::UnknownResource | Route::UnknownPath => {
-                let accepted = media::accepted(&head.headers, Offer::Plain);
-                Ok(accepted.unwrap_or(Accepted::JSON))
-            }
-            Route::CoreVersions => media::accepted(&head.headers, Offer::Versions),
-            Route::Groups => media::accepted(&head.headers, Offer::Groups),
-            Route::Group(_) => media::accepted(&head.headers, Offer::Group),
-            Route::Version => media::accepted(&head.headers, Offer::JsonAlone),
-            _ => media::accepted(&head.headers, Offer::Plain),
-        };
+        let accepted = accepted(head, &route);
         let served = match accepted {
             Err(error) => Err(error),
             Ok(accepted) if heavy::is_heavy(self.cluster(), &route, &head.method, body.len()) => {
@@ -302,6 +261,49 @@ impl ApiServer {
     }
 }
 
+/// Negotiates the representation of the answer.
+///
+/// # Errors
+/// 406 if the client accepts none that the route has.
+fn accepted(head: &Parts, route: &Route) -> Result<Accepted, ApiError> {
+    let offer = match route {
+        // These have one representation, whatever the client accepts.
+        Route::Health(..)
+        | Route::Metrics
+        | Route::Clock
+        | Route::Page
+        | Route::Live
+        | Route::Faults(_)
+        | Route::OpenApi(_)
+        | Route::OlderOpenApi => return Ok(Accepted::JSON),
+        Route::Objects(target) => {
+            let is_collection = target.name.is_empty() || target.watched;
+            Offer::Objects {
+                kind: target.kind,
+                has_tables: !["binding", "eviction", "token"]
+                    .contains(&target.subresource.as_str()),
+                is_watchable: is_collection && head.method == Method::GET,
+            }
+        }
+        Route::Review(kind, _) => Offer::Objects {
+            kind: *kind,
+            has_tables: false,
+            is_watchable: false,
+        },
+        // Not found in any representation.
+        Route::UnknownResource | Route::UnknownPath => {
+            let accepted = media::accepted(&head.headers, Offer::Plain);
+            return Ok(accepted.unwrap_or(Accepted::JSON));
+        }
+        Route::CoreVersions => Offer::Versions,
+        Route::Groups => Offer::Groups,
+        Route::Group(_) => Offer::Group,
+        Route::Version => Offer::JsonAlone,
+        _ => Offer::Plain,
+    };
+    media::accepted(&head.headers, offer)
+}
+
 /// Answers the call: errors become a `Status`, and warnings are attached.
 fn answered(call: &Call<'_>, route: Route) -> Response<Body> {
     let warnings = warnings::of_request(&route, call.method, &call.query, &call.body);
@@ -334,8 +336,7 @@ async fn in_background<T: Send + 'static>(
 
 impl<B> tower_service::Service<Request<B>> for ApiServer
 where
-    B: http_body::Body<Data = Bytes> + Send + 'static,
-    B::Error: Into<BoxError>,
+    B: http_body::Body<Data = Bytes, Error: Into<BoxError>> + Send + 'static,
 {
     type Response = Response<Body>;
     type Error = ConnectionLost;

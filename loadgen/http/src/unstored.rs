@@ -103,17 +103,17 @@ fn condition(status: &Value) -> &Value {
     &status["conditions"][0]
 }
 
-/// `v1` `ComponentStatus`.
+/// Returns `v1` `ComponentStatus`.
 pub(crate) fn component_status() -> Kind {
     Kind::from_row(&COMPONENT_STATUS)
 }
 
-/// Whether a kind is that of components.
+/// Reports whether a kind is `ComponentStatus`.
 pub(crate) fn is_component_status(kind: Kind) -> bool {
     std::ptr::eq(kind.row(), &COMPONENT_STATUS)
 }
 
-/// All of them.
+/// Returns all kinds that are not stored.
 pub(crate) fn kinds() -> impl Iterator<Item = Kind> {
     reviews().chain([component_status()])
 }

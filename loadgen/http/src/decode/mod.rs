@@ -134,12 +134,12 @@ fn guided<'de, D: Deserializer<'de>>(from: D, form: Form, by: By) -> Result<Docu
     Ok(read)
 }
 
-/// 400: an object has a member that its kind can't have.
+/// Returns a 400 about a member that is invalid for the object's kind.
 pub(crate) fn cannot_be_handled(kind: Kind, problem: &str) -> ApiError {
     unhandled(kind.api_version(), kind.name(), problem)
 }
 
-/// 400: what a decoder says of an object, told of its kind.
+/// Returns a 400 with a decoder's message about an object of a kind.
 pub(crate) fn unhandled(api_version: &str, name: &str, problem: &str) -> ApiError {
     let version = version_of(api_version);
     errors::bad_request(format!(
@@ -147,7 +147,7 @@ pub(crate) fn unhandled(api_version: &str, name: &str, problem: &str) -> ApiErro
     ))
 }
 
-/// The version in an `apiVersion`.
+/// Returns the version in an `apiVersion`.
 pub(crate) fn version_of(api_version: &str) -> &str {
     api_version.rsplit('/').next().unwrap_or(api_version)
 }

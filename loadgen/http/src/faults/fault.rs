@@ -393,7 +393,7 @@ impl Asked {
         }
     }
 
-    /// That of a request for a target, a watch say. `None` for a method that no target has.
+    /// Returns the properties of a request for a target, or `None` for a method that no target has.
     pub(crate) fn of_target(
         method: &Method,
         headers: &http::HeaderMap,

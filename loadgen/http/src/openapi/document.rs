@@ -75,7 +75,7 @@ fn tag_of(catalog: &Catalog, path: &str, subject: &Subject<'_>) -> String {
     }
 }
 
-/// A text by which clients know another one.
+/// Returns the tag of a text: its hash in hexadecimal.
 pub(crate) fn hashed(text: &str) -> String {
     format!("{:016X}", fingerprint(text.as_bytes()))
 }
