@@ -1,5 +1,6 @@
 //! Tests of the sample stream and of the page.
 
+use bytes::Bytes;
 use http::Request;
 use http_body_util::{BodyExt, Empty};
 use podstorm_apiserver::{Cluster, ClusterOptions};
