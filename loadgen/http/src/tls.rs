@@ -25,6 +25,7 @@ use crate::connected::{Observed, drive, service};
 use crate::connections::Connection;
 use crate::credentials::User;
 use crate::server::ApiServer;
+use crate::token_keys::der;
 
 /// Maximum number of concurrent streams on an HTTP/2 connection.
 const STREAMS_MAX: u32 = 1000;
@@ -50,17 +51,20 @@ impl From<rustls::Error> for TlsError {
 }
 
 /// A connection after the handshake, with the user in the client's certificate.
-pub(crate) type Greeted = (TlsStream<TcpStream>, Option<Arc<User>>);
+pub(crate) struct Greeted {
+    stream: TlsStream<TcpStream>,
+    user: Option<Arc<User>>,
+}
 
 /// Serves a connection until it ends, by HTTP/1.1 or HTTP/2 as the client chose.
 pub(crate) async fn serve(
     server: &ApiServer,
-    (stream, user): Greeted,
+    greeted: Greeted,
     connection: Connection,
     stops: watch::Receiver<()>,
 ) {
     let connection = Arc::new(connection);
-    let stream = TokioIo::new(Observed::new(stream, connection.activity()));
+    let stream = TokioIo::new(Observed::new(greeted.stream, connection.activity()));
     let mut http = auto::Builder::new(TokioExecutor::new());
     // The connection has deadlines of its own for all states.
     http.http1().header_read_timeout(None);
@@ -70,7 +74,7 @@ pub(crate) async fn serve(
         .keep_alive_interval(ask_every)
         .keep_alive_timeout(answer_within)
         .max_concurrent_streams(STREAMS_MAX);
-    let http = http.serve_connection(stream, service(server, user, &connection));
+    let http = http.serve_connection(stream, service(server, greeted.user, &connection));
     drive(http, &connection, stops).await;
 }
 
@@ -103,7 +107,7 @@ impl Tls {
             Some(certificate) => Some(Arc::new(user_of(certificate)?)),
             None => None,
         };
-        Some((stream, user))
+        Some(Greeted { stream, user })
     }
 }
 
@@ -227,26 +231,20 @@ fn pem(label: &str, bytes: &[u8]) -> String {
 fn user_of(certificate: &[u8]) -> Option<User> {
     const COMMON_NAME: &[u8] = &[0x55, 4, 3];
     const ORGANISATION: &[u8] = &[0x55, 4, 10];
-    const VERSION: u8 = 0xa0;
-    let (_, certificate, _) = element(certificate)?;
-    let (_, mut rest, _) = element(certificate)?;
-    if *rest.first()? == VERSION {
-        rest = element(rest)?.2;
-    }
+    let mut certificate = der::Reader(certificate).sequence()?.sequence()?;
+    let _version = certificate.read(der::context(0));
     // Skip the serial number, signature algorithm, issuer and validity; the subject follows.
     for _ in 0..4 {
-        rest = element(rest)?.2;
+        certificate.any()?;
     }
-    let (_, mut subject, _) = element(rest)?;
+    let mut subject = certificate.sequence()?;
     let mut user = User::default();
-    while !subject.is_empty() {
-        let (_, mut set, after) = element(subject)?;
-        subject = after;
-        while !set.is_empty() {
-            let (_, pair, after) = element(set)?;
-            set = after;
-            let (_, name, value) = element(pair)?;
-            let (_, value, _) = element(value)?;
+    while !subject.is_at_end() {
+        let mut set = der::Reader(subject.any()?.1);
+        while !set.is_at_end() {
+            let mut pair = set.sequence()?;
+            let name = pair.read(der::OBJECT)?;
+            let (_, value) = pair.any()?;
             let value = String::from_utf8_lossy(value).into_owned();
             match name {
                 COMMON_NAME => user.name = value,
@@ -256,28 +254,6 @@ fn user_of(certificate: &[u8]) -> Option<User> {
         }
     }
     (!user.name.is_empty()).then(|| user.authenticated())
-}
-
-/// Splits a DER element into its tag, its content, and the bytes after it.
-fn element(bytes: &[u8]) -> Option<(u8, &[u8], &[u8])> {
-    const LONG: u8 = 0x80;
-    let (&tag, rest) = bytes.split_first()?;
-    let (&first, rest) = rest.split_first()?;
-    let (length, rest) = match first & LONG {
-        0 => (usize::from(first), rest),
-        _ => {
-            let (digits, rest) = rest.split_at_checked(usize::from(first & !LONG))?;
-            // Certificates are short, so longer lengths are invalid.
-            let known = digits.len() <= 4;
-            let digits = digits.iter().filter(|_| known);
-            (
-                digits.fold(0, |length, digit| length << 8 | usize::from(*digit)),
-                rest,
-            )
-        }
-    };
-    let (content, after) = rest.split_at_checked(length)?;
-    Some((tag, content, after))
 }
 
 #[cfg(test)]

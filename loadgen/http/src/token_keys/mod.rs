@@ -6,7 +6,7 @@
 //! Source: `PrivateKeyFromFile` and `PublicKeysFromFile` in Kubernetes' `client-go/util/keyutil`;
 //! RFC 5280, 5915, 5958, 7518 and 8017.
 
-mod der;
+pub(crate) mod der;
 mod pem;
 #[cfg(test)]
 mod tests;
