@@ -166,28 +166,10 @@ fn check(cluster: &Cluster, claims: &Claims, token: &str, now: Now) -> Result<()
     }
     // A pod's token names the pod's node but is not bound to it.
     let node = claims.node.as_ref().filter(|_| claims.pod.is_none());
-    for (bound, kind, namespace, what, claim) in [
-        (
-            &claims.pod,
-            Kind::POD,
-            namespace,
-            "pod",
-            "service account pod ref claim",
-        ),
-        (
-            &claims.secret,
-            Kind::SECRET,
-            namespace,
-            "secret",
-            "service account secret ref claim",
-        ),
-        (
-            &node.cloned(),
-            Kind::NODE,
-            "",
-            "node",
-            "service account node ref claim",
-        ),
+    for (bound, kind, namespace, what) in [
+        (&claims.pod, Kind::POD, namespace, "pod"),
+        (&claims.secret, Kind::SECRET, namespace, "secret"),
+        (&node.cloned(), Kind::NODE, "", "node"),
     ] {
         let Some(bound) = bound else { continue };
         let found = get(kind, namespace, &bound.name).filter(|found| !is_gone(found));
@@ -196,9 +178,9 @@ fn check(cluster: &Cluster, claims: &Claims, token: &str, now: Now) -> Result<()
         };
         let uid = found.metadata().uid.to_string();
         if uid != bound.uid {
-            let claimed = &bound.uid;
             return Err(format!(
-                "{what} UID ({uid}) does not match {claim} ({claimed})"
+                "{what} UID ({uid}) does not match service account {what} ref claim ({})",
+                bound.uid
             ));
         }
     }
