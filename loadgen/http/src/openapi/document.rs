@@ -34,24 +34,21 @@ fn subjects(catalog: &Catalog) -> impl Iterator<Item = (String, Subject<'_>)> {
     let versions = catalog
         .group_versions()
         .map(|of| (path_of(of), Subject::GroupVersion(of)));
-    let groups = catalog.groups().into_iter().map(|(group, _)| {
-        let path = format!("apis/{group}");
-        (path.clone(), Subject::Path(format!("/{path}/"), "APIGroup"))
-    });
+    let groups = catalog.groups().into_iter();
+    let groups = groups.map(|(group, _)| (format!("apis/{group}"), "APIGroup"));
     let others = [
-        (
-            ".well-known/openid-configuration",
-            "/.well-known/openid-configuration/",
-            "",
-        ),
-        ("api", "/api/", "APIVersions"),
-        ("apis", "/apis/", "APIGroupList"),
-        ("openid/v1/jwks", "/openid/v1/jwks/", ""),
-        ("version", "/version/", "Info"),
+        (".well-known/openid-configuration", ""),
+        ("api", "APIVersions"),
+        ("apis", "APIGroupList"),
+        ("openid/v1/jwks", ""),
+        ("version", "Info"),
     ];
-    let others =
-        others.map(|(path, at, schema)| (path.to_owned(), Subject::Path(at.to_owned(), schema)));
-    versions.chain(groups).chain(others)
+    let others = others.map(|(path, schema)| (path.to_owned(), schema));
+    let paths = groups.chain(others).map(|(path, schema)| {
+        let at = format!("/{path}/");
+        (path, Subject::Path(at, schema))
+    });
+    versions.chain(paths)
 }
 
 fn path_of(of: &GroupVersion) -> String {
