@@ -138,10 +138,8 @@ impl TokenKey {
     /// other token.
     pub(crate) fn verify(&self, token: &str) -> Option<Arc<Claims>> {
         let lock = || {
-            self.0
-                .verified
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner)
+            let verified = self.0.verified.lock();
+            verified.unwrap_or_else(PoisonError::into_inner)
         };
         if let Some(known) = lock().get(token) {
             return Some(Arc::clone(known));

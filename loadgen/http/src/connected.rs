@@ -1,5 +1,5 @@
-//! What a connection's bytes, requests and answers tell its [`Activity`], the task that ends it in time, and what answers
-//! its requests.
+//! The byte stream and the bodies of a connection, which update its [`Activity`]; the task that ends
+//! the connection in time; and the service that answers its requests.
 
 use std::future::poll_fn;
 use std::io;
@@ -101,7 +101,20 @@ impl<S> Observed<S> {
         }
     }
 
-    /// Records the result of a write.
+    /// Records the result of a write, and returns it.
+    fn wrote(
+        &mut self,
+        context: &Context<'_>,
+        sent: Poll<io::Result<usize>>,
+    ) -> Poll<io::Result<usize>> {
+        self.sent(context, &sent);
+        if sent.is_ready() {
+            self.activity.has_written();
+        }
+        sent
+    }
+
+    /// Records whether a write or a flush was blocked.
     fn sent<T>(&mut self, context: &Context<'_>, sent: &Poll<io::Result<T>>) {
         self.is_full = sent.is_pending();
         if self.activity.has_ended() && !self.is_full {
@@ -142,11 +155,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Observed<S> {
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
         let sent = Pin::new(&mut self.stream).poll_write(context, bytes);
-        self.sent(context, &sent);
-        if sent.is_ready() {
-            self.activity.has_written();
-        }
-        sent
+        self.wrote(context, sent)
     }
 
     fn poll_write_vectored(
@@ -155,11 +164,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Observed<S> {
         bytes: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         let sent = Pin::new(&mut self.stream).poll_write_vectored(context, bytes);
-        self.sent(context, &sent);
-        if sent.is_ready() {
-            self.activity.has_written();
-        }
-        sent
+        self.wrote(context, sent)
     }
 
     fn is_write_vectored(&self) -> bool {

@@ -21,7 +21,6 @@ const AUTHENTICATED: &str = "system:authenticated";
 static ANONYMOUS: LazyLock<Arc<User>> = LazyLock::new(|| {
     Arc::new(User {
         name: "system:anonymous".to_owned(),
-        uid: String::new(),
         groups: vec!["system:unauthenticated".to_owned()],
         ..User::default()
     })

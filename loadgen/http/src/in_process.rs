@@ -148,7 +148,6 @@ impl ApiServer {
         let route = Route::parse(path, &catalog);
         let user = User {
             name: "system:kube-controller-manager".to_owned(),
-            uid: String::new(),
             groups: vec!["system:authenticated".to_owned()],
             ..User::default()
         };

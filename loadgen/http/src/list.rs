@@ -166,6 +166,10 @@ fn list_kind(kind: Kind) -> String {
 fn check_versions(query: &Query<'_>) -> Result<Option<u64>, ApiError> {
     let refused = |cause: Cause| Err(options_invalid("ListOptions", cause));
     let forbidden = |field: &str, why: &str| refused(errors::forbidden_field(field, why));
+    let mismatched = |why: &str| {
+        let why = format!("resourceVersionMatch is forbidden {why}");
+        forbidden("resourceVersionMatch", &why)
+    };
     if query.has("sendInitialEvents") {
         let why = "sendInitialEvents is forbidden for list";
         return forbidden("sendInitialEvents", why);
@@ -178,18 +182,14 @@ fn check_versions(query: &Query<'_>) -> Result<Option<u64>, ApiError> {
     };
     match matching {
         "" => Ok(None),
-        _ if version.is_empty() => forbidden(
-            "resourceVersionMatch",
-            "resourceVersionMatch is forbidden unless resourceVersion is provided",
-        ),
-        _ if query.has("continue") && !query.text("continue").is_empty() => forbidden(
-            "resourceVersionMatch",
-            "resourceVersionMatch is forbidden when continue is provided",
-        ),
-        "Exact" if version == "0" => forbidden(
-            "resourceVersionMatch",
-            "resourceVersionMatch \"exact\" is forbidden for resourceVersion \"0\"",
-        ),
+        _ if version.is_empty() => mismatched("unless resourceVersion is provided"),
+        _ if query.has("continue") && !query.text("continue").is_empty() => {
+            mismatched("when continue is provided")
+        }
+        "Exact" if version == "0" => {
+            let why = "resourceVersionMatch \"exact\" is forbidden for resourceVersion \"0\"";
+            forbidden("resourceVersionMatch", why)
+        }
         "Exact" => Ok(number),
         "NotOlderThan" => Ok(None),
         other => refused(errors::not_supported(

@@ -147,39 +147,32 @@ impl ApiServer {
     where
         B: http_body::Body<Data = Bytes, Error: Into<BoxError>>,
     {
-        let Head {
-            parts: head,
-            route,
-            query,
-            catalog,
-            attributes: what,
-            began,
-        } = head;
-        if head.method == http::Method::CONNECT {
+        let Head { parts, route, .. } = head;
+        if parts.method == http::Method::CONNECT {
             return Err(answer::method_not_allowed());
         }
         if let Some(memory) = &self.0.settings.memory
-            && let Err(refused) = memory.admit(&head.method, &route, what)
+            && let Err(refused) = memory.admit(&parts.method, &route, head.attributes)
         {
             // A client that is still sending would not see the answer.
             received::discard(body).await;
             return Err(refused);
         }
-        let place = match what.is_long_running || matches!(route, Route::Health(..)) {
+        let place = match head.attributes.is_long_running || matches!(route, Route::Health(..)) {
             true => None,
-            false => Some(self.in_flight(what.is_mutating).enter()?),
+            false => Some(self.in_flight(head.attributes.is_mutating).enter()?),
         };
         let body = received::whole(body).await?;
         if route == Route::AdvanceClock {
-            return self.advance(&head.method, &body).await;
+            return self.advance(&parts.method, &body).await;
         }
-        let accepted = accepted(head, &route);
+        let accepted = accepted(parts, &route);
         let served = match accepted {
             Err(error) => Err(error),
-            Ok(accepted) if heavy::is_heavy(self.cluster(), &route, &head.method, body.len()) => {
+            Ok(accepted) if heavy::is_heavy(self.cluster(), &route, &parts.method, body.len()) => {
                 let (server, user) = (self.clone(), Arc::clone(user));
-                let (method, headers) = (head.method.clone(), head.headers.clone());
-                let (uri, form) = (head.uri.clone(), accepted.form);
+                let (method, headers) = (parts.method.clone(), parts.headers.clone());
+                let (uri, form) = (parts.uri.clone(), accepted.form);
                 let answer = move || {
                     let call = Call {
                         server: &server,
@@ -190,11 +183,11 @@ impl ApiServer {
                         body,
                         accepted,
                         now: server.now(),
-                        catalog,
+                        catalog: head.catalog,
                     };
                     answered(&call, route)
                 };
-                let deadline = began + self.0.settings.request_timeout;
+                let deadline = head.began + self.0.settings.request_timeout;
                 let answered = self.0.heavy.answer(deadline, answer).await;
                 Ok(answered.unwrap_or_else(|error| answer::error(&error, form)))
             }
@@ -202,18 +195,18 @@ impl ApiServer {
                 let call = Call {
                     server: self,
                     user,
-                    method: &head.method,
-                    headers: &head.headers,
-                    query,
+                    method: &parts.method,
+                    headers: &parts.headers,
+                    query: head.query,
                     body,
                     accepted,
                     now: self.now(),
-                    catalog,
+                    catalog: head.catalog,
                 };
                 Ok(self.answer_patiently(call, route).await)
             }
         };
-        if let (true, Some(time)) = (what.is_mutating, &self.0.virtual_time) {
+        if let (true, Some(time)) = (head.attributes.is_mutating, &self.0.virtual_time) {
             let time = Arc::clone(time);
             in_background(move || time.rest()).await?;
         }

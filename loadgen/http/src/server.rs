@@ -59,7 +59,7 @@ pub(crate) struct Shared {
     pub(crate) history_begins: u64,
     /// Encoded watch lines, shared by all watches.
     pub(crate) encoded: Encoded,
-    /// To be woken when the server goes away, and to be struck by faults.
+    /// The open watches, which are woken when the server drains, and struck by faults.
     pub(crate) watches: Watches,
 }
 
@@ -282,33 +282,23 @@ impl ApiServer {
     /// Returns the current catalog. Clones a reference, unless a definition has changed the
     /// catalog.
     pub(crate) fn catalog(&self) -> Arc<Catalog> {
-        let known = self
-            .0
-            .catalog
-            .read()
-            .unwrap_or_else(PoisonError::into_inner);
+        let known = self.0.catalog.read();
+        let known = known.unwrap_or_else(PoisonError::into_inner);
         if self.is_current(&known) {
             return Arc::clone(&known);
         }
         drop(known);
         let mut catalog = catalog_of(&self.0.cluster, self.now());
-        let mut known = self
-            .0
-            .catalog
-            .write()
-            .unwrap_or_else(PoisonError::into_inner);
+        let known = self.0.catalog.write();
+        let mut known = known.unwrap_or_else(PoisonError::into_inner);
         catalog.keep_openapi_tags(&known);
         let catalog = Arc::new(catalog);
         *known = Arc::clone(&catalog);
         drop(known);
         // Watches of removed kinds end.
-        let watches: Vec<_> = self
-            .0
-            .watches
-            .lock()
-            .iter()
-            .filter_map(Weak::upgrade)
-            .collect();
+        let open = self.0.watches.lock();
+        let watches: Vec<_> = open.iter().filter_map(Weak::upgrade).collect();
+        drop(open);
         watches.iter().for_each(|watch| watch.wake());
         catalog
     }
@@ -390,8 +380,8 @@ impl ApiServer {
         }
     }
 
-    /// Lets come what faults have held back until now. To be called after the clock of a server with [virtual
-    /// time](Builder::virtual_time) was moved otherwise than by a request.
+    /// Wakes the watches and answers whose holds are over. Called after the clock of a server with
+    /// [virtual time](Builder::virtual_time) was advanced other than by a request.
     pub fn time_has_moved(&self) {
         self.0.faults.time_has_moved(self.now().mono_ns);
     }

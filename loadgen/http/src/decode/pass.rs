@@ -230,6 +230,15 @@ impl<'de> DeserializeSeed<'de> for Node<'_, '_> {
     }
 }
 
+/// Implements the methods of a visitor that decode a scalar.
+macro_rules! visit_scalars {
+    ($($visit:ident: $scalar:ty),+) => {$(
+        fn $visit<E>(self, value: $scalar) -> Result<Value, E> {
+            Ok(self.scalar(value.into()))
+        }
+    )+};
+}
+
 impl<'de> Visitor<'de> for Node<'_, '_> {
     type Value = Value;
 
@@ -244,29 +253,14 @@ impl<'de> Visitor<'de> for Node<'_, '_> {
         })
     }
 
-    fn visit_bool<E>(self, value: bool) -> Result<Value, E> {
-        Ok(self.scalar(value.into()))
-    }
-
-    fn visit_u64<E>(self, value: u64) -> Result<Value, E> {
-        Ok(self.scalar(value.into()))
-    }
-
-    fn visit_i64<E>(self, value: i64) -> Result<Value, E> {
-        Ok(self.scalar(value.into()))
-    }
-
-    fn visit_f64<E>(self, value: f64) -> Result<Value, E> {
-        Ok(self.scalar(value.into()))
-    }
-
-    fn visit_str<E>(self, value: &str) -> Result<Value, E> {
-        Ok(self.scalar(value.into()))
-    }
-
-    fn visit_string<E>(self, value: String) -> Result<Value, E> {
-        Ok(self.scalar(value.into()))
-    }
+    visit_scalars!(
+        visit_bool: bool,
+        visit_u64: u64,
+        visit_i64: i64,
+        visit_f64: f64,
+        visit_str: &str,
+        visit_string: String
+    );
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Value, A::Error> {
         let item = match self.of {

@@ -333,21 +333,21 @@ impl Fault {
             && (self.resource.is_empty() || self.is_of_resource(asked))
     }
 
+    /// Returns the resource and the subresource.
+    fn resource_and_part(&self) -> (&str, &str) {
+        let parts = self.resource.split_once('/');
+        parts.unwrap_or((&self.resource, ""))
+    }
+
     fn is_of_resource(&self, asked: &Asked) -> bool {
-        let (resource, part) = self
-            .resource
-            .split_once('/')
-            .unwrap_or((&self.resource, ""));
+        let (resource, part) = self.resource_and_part();
         (part == "*" || part == asked.subresource) && names(resource, asked.kind)
     }
 
     /// Reports whether the fault names the resource of one of these kinds. True if it names no
     /// resource.
     pub(crate) fn names_one_of(&self, mut kinds: impl Iterator<Item = Kind>) -> bool {
-        let (resource, _) = self
-            .resource
-            .split_once('/')
-            .unwrap_or((&self.resource, ""));
+        let (resource, _) = self.resource_and_part();
         self.resource.is_empty() || kinds.any(|kind| names(resource, kind))
     }
 }

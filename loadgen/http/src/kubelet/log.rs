@@ -107,10 +107,11 @@ impl Options {
             return String::new();
         }
         let lines: Vec<&str> = log.split_inclusive('\n').collect();
-        let tail = self.tail_lines.map_or(usize::MAX, |count| {
-            usize::try_from(count).unwrap_or(usize::MAX)
-        });
-        let lines = &lines[lines.len().saturating_sub(tail)..];
+        let most = |count: Option<_>| {
+            let count = count.and_then(|count| usize::try_from(count).ok());
+            count.unwrap_or(usize::MAX)
+        };
+        let lines = &lines[lines.len().saturating_sub(most(self.tail_lines))..];
         let mut text = String::new();
         for line in lines {
             if let Some(written) = written.filter(|_| self.timestamps) {
@@ -119,10 +120,7 @@ impl Options {
             }
             text.push_str(line);
         }
-        let limit = self.limit_bytes.map_or(usize::MAX, |count| {
-            usize::try_from(count).unwrap_or(usize::MAX)
-        });
-        text.truncate(text.floor_char_boundary(limit));
+        text.truncate(text.floor_char_boundary(most(self.limit_bytes)));
         text
     }
 }

@@ -116,10 +116,8 @@ impl Difference {
             .filter(|(name, _)| !is_there(name));
         for (name, value) in gone {
             if let Some(inner) = of.member(name) {
-                self.put(
-                    &set::member(name),
-                    Difference::compare(Some(value), None, inner),
-                );
+                let found = Difference::compare(Some(value), None, inner);
+                self.put(&set::member(name), found);
             }
         }
         for (name, value) in new.into_iter().flatten() {
@@ -127,10 +125,8 @@ impl Difference {
             if before != Some(value)
                 && let Some(inner) = of.member(name)
             {
-                self.put(
-                    &set::member(name),
-                    Difference::compare(before, Some(value), inner),
-                );
+                let found = Difference::compare(before, Some(value), inner);
+                self.put(&set::member(name), found);
             }
         }
     }
