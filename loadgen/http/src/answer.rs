@@ -227,10 +227,10 @@ pub(crate) fn object(code: u16, form: Form, object: &dyn Object) -> Response<Bod
     json(code, text)
 }
 
-/// Returns a 204.
-pub(crate) fn nothing() -> Response<Body> {
+/// Returns an answer without a body.
+pub(crate) fn nothing(status: StatusCode) -> Response<Body> {
     let mut response = Response::new(Body::whole(Bytes::new()));
-    *response.status_mut() = StatusCode::NO_CONTENT;
+    *response.status_mut() = status;
     response
 }
 
@@ -266,6 +266,11 @@ pub(crate) fn error(error: &ApiError, form: Form) -> Response<Body> {
         response.headers_mut().insert(RETRY_AFTER, seconds.into());
     }
     response
+}
+
+/// Returns a 500 without a reason: upstream's answer to errors that it does not classify.
+pub(crate) fn unclassified(message: impl Into<String>) -> ApiError {
+    ApiError::status(500, Reason::Other(String::new()), message)
 }
 
 /// Returns a 405.
@@ -324,7 +329,13 @@ pub(crate) fn warn(response: &mut Response<Body>, warnings: &[String]) {
     response.extensions_mut().insert(warned);
 }
 
-/// Like [`warn`], but puts the warnings before those already present.
+/// As [`warn`], for an answer that is returned as it is.
+pub(crate) fn warned(mut response: Response<Body>, warnings: &[String]) -> Response<Body> {
+    warn(&mut response, warnings);
+    response
+}
+
+/// As [`warn`], but puts the warnings before those already present.
 pub(crate) fn warn_first(response: &mut Response<Body>, warnings: &[String]) {
     if warnings.is_empty() {
         return;

@@ -6,10 +6,10 @@ use podstorm_apiserver::{Patch, Scale, ScaleUpdate, errors};
 use podstorm_objects::{AnyObject, ApiError, Kind};
 use serde_json::{Map, Value};
 
-use crate::answer::Body;
+use crate::answer::{self, Body};
 use crate::call::Call;
 use crate::decode::{self, By, Form, SCALE};
-use crate::ownership::{MANAGED, Writer, not_applied, with_group};
+use crate::ownership::{MANAGED, Writer, with_group};
 use crate::query::options_invalid;
 use crate::route::Target;
 use crate::{admission, body, shape, view, warnings};
@@ -189,7 +189,7 @@ pub(crate) fn apply_scale(call: &Call<'_>, target: &Target) -> Result<Scale, Api
     let config = read.members();
     if let Some(problem) = read.wrong {
         let why = format!("failed to create typed patch object: {problem}");
-        return Err(not_applied(&why));
+        return Err(answer::unclassified(why));
     }
     check_doubled(call, &doubled)?;
     let replicas = config.get("spec").and_then(|spec| spec.get("replicas"));

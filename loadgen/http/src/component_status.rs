@@ -28,21 +28,16 @@ pub(crate) fn serve(call: &Call<'_>, target: &Target) -> Result<Response<Body>, 
     if *call.method != Method::GET || target.is_watch(&call.query) {
         return Err(answer::method_not_allowed());
     }
-    let mut response = match target.name.as_str() {
-        "" => answer_list(
-            call,
-            component_status(),
-            vec![store()?],
-            &ListMetadata::default(),
-        )?,
+    let response = match target.name.as_str() {
+        "" => {
+            let metadata = ListMetadata::default();
+            answer_list(call, component_status(), vec![store()?], &metadata)?
+        }
         STORE => shape::answer(call, 200, &store()?)?,
         name => return Err(errors::not_found(component_status(), name)),
     };
-    answer::warn(
-        &mut response,
-        &["v1 ComponentStatus is deprecated in v1.19+".to_owned()],
-    );
-    Ok(response)
+    let warning = "v1 ComponentStatus is deprecated in v1.19+";
+    Ok(answer::warned(response, &[warning.to_owned()]))
 }
 
 fn store() -> Result<AnyObject, ApiError> {

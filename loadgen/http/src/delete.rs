@@ -109,12 +109,7 @@ pub(crate) fn wanted(call: &Call<'_>) -> Result<Wanted, ApiError> {
 
 /// Reads the `DeleteOptions` of `meta/v1`. Its `apiVersion` may name any group.
 pub(crate) fn of_document(document: &Map<String, Value>) -> Result<Wanted, ApiError> {
-    let grace_period_seconds = member(
-        document,
-        "gracePeriodSeconds",
-        "a whole number",
-        Value::as_i64,
-    )?;
+    let grace_period_seconds = member(document, "gracePeriodSeconds", "an integer", Value::as_i64)?;
     let orphan_dependents = member(
         document,
         "orphanDependents",

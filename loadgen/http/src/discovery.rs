@@ -97,7 +97,7 @@ fn open_api(call: &Call<'_>, path: &str) -> Result<Response<Body>, ApiError> {
     let document = openapi::Document::at(catalog, path)?;
     let asked = call.query.text("hash");
     if !asked.is_empty() && asked != document.tag {
-        let mut response = of_status(StatusCode::MOVED_PERMANENTLY);
+        let mut response = answer::nothing(StatusCode::MOVED_PERMANENTLY);
         let to = format!("/openapi/v3/{path}?hash={}", document.tag);
         let to = HeaderValue::try_from(to).ok();
         response.headers_mut().extend(to.map(|to| (LOCATION, to)));
@@ -132,13 +132,6 @@ fn older_open_api(call: &Call<'_>) -> Response<Body> {
     response
 }
 
-/// Returns an answer without a body.
-fn of_status(status: StatusCode) -> Response<Body> {
-    let mut response = Response::new(Body::whole(""));
-    *response.status_mut() = status;
-    response
-}
-
 /// Returns the answer, or a 304 if the client already has the answer with this tag.
 fn unless_known(
     call: &Call<'_>,
@@ -148,7 +141,7 @@ fn unless_known(
     let known = call.headers.get(IF_NONE_MATCH);
     let known = known.and_then(|known| known.to_str().ok());
     let response = match known.is_some_and(|known| known == format!("\"{tag}\"")) {
-        true => of_status(StatusCode::NOT_MODIFIED),
+        true => answer::nothing(StatusCode::NOT_MODIFIED),
         false => answer(),
     };
     tagged(response, tag)

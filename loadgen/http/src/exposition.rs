@@ -1,4 +1,4 @@
-//! `/metrics`: the counts of a server, and its other numbers beside them.
+//! `/metrics`: the server's counters, the cluster's sizes, and further metrics.
 
 use http::{HeaderValue, Response};
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use http::{Method, Response};
 use podstorm_apiserver::errors::unsupported;
 use podstorm_apiserver::{PodPart, Scale, ScaleUpdate, errors, schemas};
-use podstorm_objects::{AnyObject, ApiError, Kind, Namespace, Reason, ResourceVersion, Uid};
+use podstorm_objects::{AnyObject, ApiError, Kind, Namespace, ResourceVersion, Uid};
 use serde_json::{Value, json};
 
 use crate::answer::{self, Body};
@@ -76,9 +76,7 @@ fn refuse(
     warnings: &[String],
 ) -> Response<Body> {
     let error = view::shown_error(target.kind, error);
-    let mut response = answer::error(&error, call.accepted.form);
-    answer::warn(&mut response, warnings);
-    response
+    answer::warned(answer::error(&error, call.accepted.form), warnings)
 }
 
 fn get(call: &Call<'_>, target: &Target) -> Result<Response<Body>, ApiError> {
@@ -111,7 +109,7 @@ fn version_of(text: &str) -> Result<u64, ApiError> {
         let why = format!(
             "resourceVersion: Invalid value: {text:?}: strconv.ParseUint: parsing {text:?}: {why}"
         );
-        ApiError::status(500, Reason::Other(String::new()), why)
+        answer::unclassified(why)
     })
 }
 
@@ -123,7 +121,7 @@ fn create(call: &Call<'_>, target: &Target) -> Result<Response<Body>, ApiError> 
     place(&mut object, target)?;
     if names_version(&object.metadata().resource_version) {
         let why = "resourceVersion should not be set on objects to be created";
-        return Err(ApiError::status(500, Reason::Other(String::new()), why));
+        return Err(answer::unclassified(why));
     }
     let mut writer = ownership::Writer::updating(call, target, "CreateOptions")?;
     writer.admitted = sent.admitted;
@@ -322,9 +320,8 @@ fn change_scale(call: &Call<'_>, target: &Target) -> Result<Response<Body>, ApiE
         .dry_run(call.query.dry_run("UpdateOptions")?)
         .managed_by(&writer);
     let scale = api.update_scale(namespace, name, &update, call.now)?;
-    let mut response = answer_scale(call, target, &scale)?;
-    answer::warn(&mut response, &warnings);
-    Ok(response)
+    let response = answer_scale(call, target, &scale)?;
+    Ok(answer::warned(response, &warnings))
 }
 
 /// Checks the type of a Scale.

@@ -2,7 +2,7 @@
 
 use http::Response;
 use podstorm_apiserver::{Binding, Eviction, EvictionRequest, errors};
-use podstorm_objects::{ApiError, Labels, Reason, ResourceVersion, Uid};
+use podstorm_objects::{ApiError, Labels, ResourceVersion, Uid};
 use serde_json::{Map, Value, json};
 
 use crate::answer::{self, Body};
@@ -75,7 +75,7 @@ fn check_binding_target(kind: &str, node: &str) -> Result<(), ApiError> {
         [one] => one.clone(),
         many => format!("[{}]", many.join(", ")),
     };
-    Err(ApiError::status(500, Reason::Other(String::new()), message))
+    Err(answer::unclassified(message))
 }
 
 /// Serves a `POST` of an Eviction of a pod.
@@ -141,7 +141,5 @@ fn check_eviction_type(eviction: &Map<String, Value>) -> Result<(), ApiError> {
 fn succeeded(call: &Call<'_>, warnings: &[String]) -> Response<Body> {
     let status = json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success",
         "code": 201});
-    let mut response = answer::document(201, call.accepted.form, &status);
-    answer::warn(&mut response, warnings);
-    response
+    answer::warned(answer::document(201, call.accepted.form, &status), warnings)
 }

@@ -1,4 +1,4 @@
-//! What a log of requests gets.
+//! The interface of a request log.
 
 use std::time::Duration;
 

@@ -71,9 +71,8 @@ pub(crate) fn serve(
         Shape::MetadataList(_) => return Err(shape::is_no_list()),
         _ => document,
     };
-    let mut response = answer::document(201, call.accepted.form, &document);
-    answer::warn(&mut response, &warnings);
-    Ok(response)
+    let response = answer::document(201, call.accepted.form, &document);
+    Ok(answer::warned(response, &warnings))
 }
 
 /// Returns the status of a token review: the user of the token.

@@ -57,12 +57,8 @@ pub(crate) fn create(call: &Call<'_>, target: &Target) -> Result<Response<Body>,
         _ => Some("may not specify a duration larger than 2^32 seconds"),
     };
     if let Some(problem) = problem {
-        let field = "spec.expirationSeconds";
-        return Err(invalid(errors::invalid_value(
-            field,
-            &seconds.into(),
-            problem,
-        )));
+        let cause = errors::invalid_value("spec.expirationSeconds", &seconds.into(), problem);
+        return Err(invalid(cause));
     }
     let reference = spec.get("boundObjectRef").cloned().unwrap_or_default();
     let audiences = audiences(&spec);
@@ -88,9 +84,8 @@ pub(crate) fn create(call: &Call<'_>, target: &Target) -> Result<Response<Body>,
         "spec": {"audiences": audiences, "expirationSeconds": seconds, "boundObjectRef": reference},
         "status": {"token": token,
             "expirationTimestamp": Time::from_unix_seconds(from + seconds).to_string()}});
-    let mut response = answer::document(201, call.accepted.form, &document);
-    answer::warn(&mut response, &warnings);
-    Ok(response)
+    let response = answer::document(201, call.accepted.form, &document);
+    Ok(answer::warned(response, &warnings))
 }
 
 /// Checks the names in a request against the path.

@@ -6,7 +6,7 @@ pub(crate) mod log;
 
 use std::net::IpAddr;
 
-use http::{Method, Response};
+use http::{Method, Response, StatusCode};
 use podstorm_apiserver::errors;
 use podstorm_objects::{ApiError, Kind, Node, Object, Pod, Reason};
 use serde_json::Value;
@@ -58,7 +58,7 @@ fn log(call: &Call<'_>, target: &Target) -> Result<Response<Body>, ApiError> {
     let container = container(call, &pod)?;
     let Some(node) = pod.node_name.as_deref() else {
         // An unscheduled pod has no kubelet that could return a log.
-        return Ok(answer::nothing());
+        return Ok(answer::nothing(StatusCode::NO_CONTENT));
     };
     check_node(call, node)?;
     if !call.server.0.settings.reaches_kubelets {
@@ -66,7 +66,7 @@ fn log(call: &Call<'_>, target: &Target) -> Result<Response<Body>, ApiError> {
         let given = given.filter(|(_, value)| !["", "false"].contains(value));
         let url = url(target, "containerLogs", &container, given);
         let why = unreachable("Get", node, &url);
-        return Err(ApiError::status(500, Reason::Other(String::new()), why));
+        return Err(answer::unclassified(why));
     }
     let log = log::read(call, &pod, &container, &options)?;
     if !options.follow {

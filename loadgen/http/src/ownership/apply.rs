@@ -1,4 +1,4 @@
-//! What an apply makes of an object, and where it meets other owners.
+//! Server-side apply: the result of a configuration, and its conflicts with other owners.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ use super::set::FieldSet;
 use super::walk::{self, Difference};
 use super::{MANAGED, Writer, ignored, owners_of, plain, replicas_way, without_owners};
 use crate::decode::{self, By, Form};
-use crate::view;
+use crate::{answer, view};
 
 /// The annotation with the last configuration of a client-side `kubectl apply`.
 const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
@@ -115,17 +115,17 @@ impl Writer<'_> {
             Some(problem) => {
                 let of = identity(self.kind, &config);
                 let why = format!("failed to convert new object ({of}) to proper version");
-                Err(not_applied(&format!("{why}: {problem}")))
+                Err(answer::unclassified(format!("{why}: {problem}")))
             }
         }
     }
 }
 
 impl Writer<'_> {
-    /// Whether a scale may be applied.
+    /// Checks that a scale may be applied.
     ///
     /// # Errors
-    /// 409 where the number of replicas is another one than the stored, and others own it.
+    /// 409 if the number of replicas differs from the stored one and has other owners.
     pub(crate) fn check_scale(&self, stored: &dyn Object, replicas: i32) -> Result<(), ApiError> {
         let way = replicas_way(self.kind);
         let json = stored.to_json();
@@ -163,7 +163,7 @@ fn check_types(kind: Kind, config: &Value, of: Type<'_>) -> Result<(), ApiError>
     };
     let of = identity(kind, config);
     let why = format!("failed to create typed patch object ({of}): {problems}");
-    Err(not_applied(&why))
+    Err(answer::unclassified(why))
 }
 
 /// Returns the name of a configuration's object in messages.
@@ -172,11 +172,6 @@ fn identity(kind: Kind, config: &Value) -> String {
     let (namespace, name) = (metadata("namespace"), metadata("name"));
     let version = with_group(kind.api_version());
     format!("{namespace}/{name}; {version}, Kind={}", kind.name())
-}
-
-/// Returns a 500: the configuration cannot become an object. Upstream uses the same code.
-pub(crate) fn not_applied(why: &str) -> ApiError {
-    ApiError::status(500, Reason::Other(String::new()), why)
 }
 
 /// Returns a 409: an apply would change fields of other managers. It names as many fields as can be

@@ -18,7 +18,7 @@ use podstorm_apiserver::FieldManager;
 use podstorm_objects::{ApiError, Kind, Object};
 use serde_json::{Map, Value};
 
-pub(crate) use self::apply::{not_applied, with_group};
+pub(crate) use self::apply::with_group;
 pub(crate) use self::set::{PathElement, entry, member};
 
 use self::owners::{Differences, Operation, Owner, Owners};
