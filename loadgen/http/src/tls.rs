@@ -239,9 +239,9 @@ fn user_of(certificate: &[u8]) -> Option<User> {
     }
     let mut subject = certificate.sequence()?;
     let mut user = User::default();
-    while !subject.is_at_end() {
+    while !subject.0.is_empty() {
         let mut set = der::Reader(subject.any()?.1);
-        while !set.is_at_end() {
+        while !set.0.is_empty() {
             let mut pair = set.sequence()?;
             let name = pair.read(der::OBJECT)?;
             let (_, value) = pair.any()?;

@@ -18,10 +18,6 @@ pub(crate) const fn context(number: u8) -> u8 {
 pub(crate) struct Reader<'a>(pub(crate) &'a [u8]);
 
 impl<'a> Reader<'a> {
-    pub(crate) fn is_at_end(&self) -> bool {
-        self.0.is_empty()
-    }
-
     /// Returns the tag and the content of the next value. Reads nothing if it is invalid.
     pub(crate) fn any(&mut self) -> Option<(u8, &'a [u8])> {
         let [tag, first, rest @ ..] = self.0 else {
