@@ -14,7 +14,20 @@ use serde::forward_to_deserialize_any;
 use serde_saphyr::{Spanned, UserMessageFormatter};
 
 /// A line and column of a text, both counted from 1.
-pub type Place = (u64, u64);
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// The line.
+    pub line: u64,
+    /// The column, in characters or bytes as the reader of the text counts them.
+    pub column: u64,
+}
+
+impl Place {
+    /// Creates a place.
+    pub const fn new(line: u64, column: u64) -> Place {
+        Place { line, column }
+    }
+}
 
 /// A value and its place.
 #[derive(Clone, Debug)]
@@ -42,7 +55,7 @@ pub enum Value {
 
 /// An error in a text.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{}{problem}", place.map(|(line, column)| format!("line {line}, column {column}: ")).unwrap_or_default())]
+#[error("{}{problem}", place.map(|at| format!("line {}, column {}: ", at.line, at.column)).unwrap_or_default())]
 pub struct Mistake {
     /// The place, if it is known.
     pub place: Option<Place>,
@@ -54,7 +67,9 @@ impl Mistake {
     /// Converts an error of the YAML reader, without its snippet of the text.
     pub fn of_yaml(error: serde_saphyr::Error) -> Mistake {
         let error = error.without_snippet();
-        let place = error.location().map(|at| (at.line(), at.column()));
+        let place = error
+            .location()
+            .map(|at| Place::new(at.line(), at.column()));
         let text = error.render_with_formatter(&UserMessageFormatter);
         let text = text.strip_prefix("error: ").unwrap_or(&text);
         // `place` already has the position.
@@ -83,7 +98,7 @@ impl Located {
         let read: Located = serde_saphyr::from_str(text).map_err(Mistake::of_yaml)?;
         match read.value {
             Value::Null => Err(Mistake {
-                place: Some((1, 1)),
+                place: Some(Place::new(1, 1)),
                 problem: "unexpected end: the text is empty".to_owned(),
             }),
             _ => Ok(read),
@@ -140,7 +155,7 @@ impl<'de> Deserialize<'de> for Located {
             value, referenced, ..
         } = Spanned::deserialize(from)?;
         Ok(Located {
-            place: (referenced.line(), referenced.column()),
+            place: Place::new(referenced.line(), referenced.column()),
             value,
         })
     }
@@ -185,7 +200,7 @@ impl<'de> Deserialize<'de> for Value {
                 while let Some((name, member)) = map.next_entry::<Spanned<String>, Located>()? {
                     let at = name.referenced;
                     let name = Located {
-                        place: (at.line(), at.column()),
+                        place: Place::new(at.line(), at.column()),
                         value: Value::Text(name.value),
                     };
                     members.push((name, member));
@@ -373,8 +388,9 @@ mod tests {
 
     #[test]
     fn an_error_names_its_line_and_column() {
-        let check = |text: &str, place: Place, problem: &str| {
+        let check = |text: &str, (line, column): (u64, u64), problem: &str| {
             let mistake = read(text).unwrap_err();
+            let place = Place::new(line, column);
             assert_eq!(mistake.place, Some(place), "{text}: {mistake}");
             assert!(mistake.problem.contains(problem), "{text}: {mistake}");
         };
@@ -418,14 +434,15 @@ mod tests {
     fn a_member_is_found_by_its_path() {
         let text = "a:\n- b: 1\n  c: 2\n- d:\n    e: 3\n    e.f: [4]\n";
         let file = Located::from_yaml(text).unwrap();
-        assert_eq!(file.place_of("a[0].c"), (3, 3));
-        assert_eq!(file.place_of("a[1].d.e"), (5, 5));
-        assert_eq!(file.place_of("a[1].d.e.f[0]"), (6, 11));
-        assert_eq!(
-            file.place_of("a[1].d.f"),
-            (4, 3),
-            "the existing part of the path"
-        );
-        assert_eq!(file.place_of("z"), (1, 1));
+        for (path, line, column) in [
+            ("a[0].c", 3, 3),
+            ("a[1].d.e", 5, 5),
+            ("a[1].d.e.f[0]", 6, 11),
+            // The existing part of the path.
+            ("a[1].d.f", 4, 3),
+            ("z", 1, 1),
+        ] {
+            assert_eq!(file.place_of(path), Place::new(line, column), "{path}");
+        }
     }
 }

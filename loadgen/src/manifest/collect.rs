@@ -8,6 +8,7 @@ use ahash::RandomState;
 use hashbrown::HashTable;
 use hashbrown::hash_table::Entry;
 use podstorm_apiserver::custom;
+use podstorm_located::Place;
 use podstorm_objects::json::Tape;
 use podstorm_objects::{Kind, ObjectMeta, Sharer};
 use serde_json::{Map, Value};
@@ -26,6 +27,14 @@ use crate::units::count_for_people;
 struct Origin {
     file: u32,
     document: u64,
+}
+
+/// Where an object that may be an item of a list came from.
+#[derive(Clone, Copy, Debug)]
+struct ItemOrigin {
+    origin: Origin,
+    /// The number of the item, if the document is a list.
+    index: Option<usize>,
 }
 
 /// Where the objects of files came from.
@@ -85,7 +94,7 @@ pub(super) struct Collector {
 /// An object whose kind a CustomResourceDefinition may define, anywhere in the files.
 #[derive(Debug)]
 struct Undefined {
-    place: (Origin, Option<usize>),
+    at: ItemOrigin,
     left: LeftOut,
     members: Map<String, Value>,
 }
@@ -94,7 +103,7 @@ struct Undefined {
 #[derive(Debug)]
 struct LeftOutOfKind {
     first: LeftOut,
-    place: (Origin, Option<usize>),
+    at: ItemOrigin,
     count: u64,
 }
 
@@ -181,7 +190,7 @@ impl Collector {
                     0 => String::new(),
                     more => format!("; so are {} more of this kind", count_for_people(more)),
                 };
-                let (origin, index) = of_kind.place;
+                let ItemOrigin { origin, index } = of_kind.at;
                 let place = ManifestError {
                     document: Some(origin.document),
                     object: Some(format!("{kind}{between}{name}")),
@@ -201,7 +210,7 @@ impl Collector {
         lines
     }
 
-    fn leave_out(&mut self, left: LeftOut, place: (Origin, Option<usize>)) {
+    fn leave_out(&mut self, left: LeftOut, at: ItemOrigin) {
         *self.counts.ignored.entry(left.kind.clone()).or_default() += 1;
         if let Some(known) = self.left_out.get_mut(&left.type_text) {
             known.count += 1;
@@ -209,7 +218,7 @@ impl Collector {
             self.left_out_besides += 1;
         } else {
             let of_kind = LeftOutOfKind {
-                place,
+                at,
                 count: 1,
                 first: left,
             };
@@ -257,17 +266,13 @@ impl Collector {
         let (described, _schemas): (Vec<_>, Vec<_>) = described.unzip();
         let described: Vec<Kind> = described.into_iter().flatten().collect();
         for undefined in std::mem::take(&mut self.undefined) {
-            let Undefined {
-                place,
-                left,
-                members,
-            } = undefined;
-            let (origin, index) = place;
+            let Undefined { at, left, members } = undefined;
+            let ItemOrigin { origin, index } = at;
             let text = |member: &str| members.get(member).and_then(Value::as_str);
             let (kind, version) = (text("kind"), text("apiVersion"));
             let is_its = |of: &&Kind| (kind, version) == (Some(of.name()), Some(of.api_version()));
             let Some(kind) = described.iter().find(is_its) else {
-                self.leave_out(left, place);
+                self.leave_out(left, at);
                 continue;
             };
             (self.file, self.document) = (origin.file as usize, origin.document);
@@ -318,7 +323,7 @@ impl Collector {
     }
 
     /// Creates an error at a position of the current document.
-    pub(super) fn at(&self, position: Option<(u64, u64)>, problem: String) -> Box<ManifestError> {
+    pub(super) fn at(&self, position: Option<Place>, problem: String) -> Box<ManifestError> {
         Box::new(ManifestError {
             position,
             ..*self.of_document(problem)
@@ -381,7 +386,7 @@ impl Collector {
         &mut self,
         first_index: usize,
         decoded: Vec<Decoded>,
-        in_file: impl Fn(usize, (u64, u64)) -> (u64, u64),
+        in_file: impl Fn(usize, Place) -> Place,
     ) -> Result<Kindless, (usize, Box<ManifestError>)> {
         let mut kindless = Vec::new();
         for (at, mut decoded) in decoded.into_iter().enumerate() {
@@ -413,16 +418,12 @@ impl Collector {
                 self.store(object, unknown, index).map(|()| None)
             }
             Decoded::Custom(left, members) => {
-                let place = (self.here(), index);
-                self.undefined.push(Undefined {
-                    place,
-                    left,
-                    members,
-                });
+                let at = self.item(index);
+                self.undefined.push(Undefined { at, left, members });
                 Ok(None)
             }
             Decoded::LeftOut(left) => {
-                self.leave_out(left, (self.here(), index));
+                self.leave_out(left, self.item(index));
                 Ok(None)
             }
             Decoded::Kindless(item) => Ok(Some(item)),
@@ -505,6 +506,14 @@ impl Collector {
         Origin {
             file: self.file as u32,
             document: self.document,
+        }
+    }
+
+    /// Returns an item of the current document, or the object that the document is.
+    fn item(&self, index: Option<usize>) -> ItemOrigin {
+        ItemOrigin {
+            origin: self.here(),
+            index,
         }
     }
 

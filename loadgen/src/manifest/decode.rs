@@ -3,6 +3,7 @@
 
 use podstorm_apiserver::kind_named;
 use podstorm_http::documents;
+use podstorm_located::Place;
 use podstorm_objects::decode::describe;
 use podstorm_objects::json::{JsonValue, Tape};
 use podstorm_objects::{DecodeError, DynamicObject, FieldPath, Kind, ObjectMeta, Resource, Str};
@@ -60,7 +61,7 @@ pub(super) enum Why {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Wrong {
     /// Line and column within the text of the object, if it is not valid JSON or YAML.
-    pub(super) position: Option<(u64, u64)>,
+    pub(super) position: Option<Place>,
     /// Kind, namespace and name, if present.
     pub(super) object: Option<String>,
     /// The field.

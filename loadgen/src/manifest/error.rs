@@ -3,6 +3,8 @@
 use std::borrow::Cow;
 use std::fmt;
 
+use podstorm_located::Place;
+
 /// An error in a file, located as precisely as possible, down to the field.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ManifestError {
@@ -11,7 +13,7 @@ pub struct ManifestError {
     /// The document, counted from 1 among non-empty documents.
     pub document: Option<u64>,
     /// Line and column in the file, counted from 1.
-    pub position: Option<(u64, u64)>,
+    pub position: Option<Place>,
     /// Kind, namespace and name, such as `ReplicaSet default/web`.
     pub object: Option<String>,
     /// The field, such as `spec.template.metadata.labels`; within a list `items[3].spec.replicas`.
@@ -26,7 +28,7 @@ impl fmt::Display for ManifestError {
         if let Some(document) = self.document {
             write!(f, ": document {document}")?;
         }
-        if let Some((line, column)) = self.position {
+        if let Some(Place { line, column }) = self.position {
             let before = if self.document.is_some() { "," } else { ":" };
             write!(f, "{before} line {line} column {column}")?;
         }
@@ -42,7 +44,7 @@ impl fmt::Display for ManifestError {
 
 impl ManifestError {
     /// Creates an error at a position of a file.
-    pub(super) fn at(file: &str, position: (u64, u64), problem: &str) -> Box<ManifestError> {
+    pub(super) fn at(file: &str, position: Place, problem: &str) -> Box<ManifestError> {
         Box::new(ManifestError {
             file: file.to_owned(),
             position: Some(position),
@@ -103,7 +105,7 @@ mod tests {
             error.to_string(),
             "web.yaml: document 2 (ReplicaSet default/web): spec.replicas: expected an integer"
         );
-        error.position = Some((7, 3));
+        error.position = Some(Place::new(7, 3));
         let text = error.to_string();
         assert!(text.starts_with("web.yaml: document 2, line 7 column 3 ("));
     }

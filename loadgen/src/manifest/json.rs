@@ -5,6 +5,7 @@
 use std::io::Read;
 use std::ops::Range;
 
+use podstorm_located::Place;
 use podstorm_objects::json::Tape;
 use serde::de::DeserializeSeed;
 use serde_json::{Map, Value};
@@ -233,8 +234,9 @@ fn read_all<'a, S: DeserializeSeed<'a>>(seed: S, text: &'a [u8]) -> serde_json::
 }
 
 /// Returns line and column within the text, and the problem without them.
-fn parts(error: &serde_json::Error) -> (Option<(u64, u64)>, String) {
-    let position = (error.line() > 0).then(|| (error.line() as u64, error.column() as u64));
+fn parts(error: &serde_json::Error) -> (Option<Place>, String) {
+    let place = || Place::new(error.line() as u64, error.column() as u64);
+    let position = (error.line() > 0).then(place);
     let text = error.to_string();
     let problem = match text.rfind(" at line ") {
         Some(at) if position.is_some() => text[..at].to_owned(),
@@ -244,9 +246,9 @@ fn parts(error: &serde_json::Error) -> (Option<(u64, u64)>, String) {
 }
 
 /// Converts a position within a piece to one in the file.
-fn absolute((line, column): (u64, u64), within: (u64, u64)) -> (u64, u64) {
-    match within {
-        (1, within) => (line, column + within.max(1) - 1),
-        (lines, within) => (line + lines - 1, within),
+fn absolute(start: Place, within: Place) -> Place {
+    match within.line {
+        1 => Place::new(start.line, start.column + within.column.max(1) - 1),
+        line => Place::new(start.line + line - 1, within.column),
     }
 }

@@ -6,6 +6,8 @@
 use std::io::{self, Read};
 use std::ops::Range;
 
+use podstorm_located::Place;
+
 use super::error::ManifestError;
 
 /// Bytes to request at a time.
@@ -19,16 +21,16 @@ const HELD_BYTES_MAX: usize = 24 << 20;
 pub(super) const NUL: &str = "a NUL byte is not valid text: the file is damaged, or contains something other than YAML or JSON";
 
 /// Returns line and column of the first NUL byte, counted from 1.
-pub(super) fn nul_in(text: &[u8]) -> Option<(u64, u64)> {
+pub(super) fn nul_in(text: &[u8]) -> Option<Place> {
     memchr::memchr(0, text).map(|at| place_of(text, at))
 }
 
 /// Returns line and column of an offset in a text, counted from 1.
-pub(super) fn place_of(text: &[u8], at: usize) -> (u64, u64) {
+pub(super) fn place_of(text: &[u8], at: usize) -> Place {
     let before = &text[..at];
     let lines = memchr::memchr_iter(b'\n', before).count() as u64;
     let line = memchr::memrchr(b'\n', before).map_or(0, |end| end + 1);
-    (lines + 1, (at - line) as u64 + 1)
+    Place::new(lines + 1, (at - line) as u64 + 1)
 }
 
 /// Why text can't be cut.
@@ -120,10 +122,11 @@ impl<R: Read> Text<R> {
     }
 
     /// Returns line and column of an unreleased offset, counted from 1.
-    pub(super) fn position(&self, offset: u64) -> (u64, u64) {
-        match place_of(&self.window, (offset - self.start) as usize) {
-            (1, _) => (self.lines + 1, offset - self.line_start + 1),
-            (line, column) => (self.lines + line, column),
+    pub(super) fn position(&self, offset: u64) -> Place {
+        let within = place_of(&self.window, (offset - self.start) as usize);
+        match within.line {
+            1 => Place::new(self.lines + 1, offset - self.line_start + 1),
+            line => Place::new(self.lines + line, within.column),
         }
     }
 
@@ -325,7 +328,7 @@ mod tests {
             for (number, value) in (1..).zip(values) {
                 let range = text.value().unwrap();
                 assert_eq!(text.between(&range), value.as_bytes());
-                assert_eq!(text.position(range.start), (number, 1));
+                assert_eq!(text.position(range.start), Place::new(number, 1));
                 if number == 2 {
                     text.release();
                 }
@@ -346,7 +349,7 @@ mod tests {
     fn brackets_close_in_their_order() {
         let mut text = Text::new("\n {\"a\": [1}".as_bytes());
         match text.value() {
-            Err(Trouble::Wrong(at, _)) => assert_eq!(text.position(at), (2, 10)),
+            Err(Trouble::Wrong(at, _)) => assert_eq!(text.position(at), Place::new(2, 10)),
             other => panic!("{other:?}"),
         }
     }

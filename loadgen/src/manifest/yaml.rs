@@ -5,7 +5,7 @@
 use std::io::{self, BufRead, Read};
 
 use podstorm_http::documents::{self, Cause};
-use podstorm_located::{Located, Mistake};
+use podstorm_located::{Located, Mistake, Place};
 use podstorm_objects::decode::describe;
 use podstorm_objects::json::{JsonValue, Tape};
 use serde_json::Value;
@@ -77,7 +77,7 @@ fn read_whole(
         None => {
             read = read_document(text).map_err(|error| {
                 let mut error = placed(error, chunk, is_last, collector);
-                let line = error.position.map_or(0, |(line, _)| line);
+                let line = error.position.map_or(0, |at| at.line);
                 if !error.problem.contains(CUT_OFF) {
                     add_open_end(&mut error, chunk, is_last, |end| line >= end.first_line);
                 }
@@ -132,14 +132,12 @@ pub(super) fn chunk_text<'a>(
     chunk: &'a Chunk,
     collector: &Collector,
 ) -> Result<&'a str, Box<ManifestError>> {
-    if let Some((line, column)) = nul_in(&chunk.text) {
-        let position = (chunk.first_line + line - 1, column);
-        return Err(collector.at(Some(position), NUL.to_owned()));
+    if let Some(place) = nul_in(&chunk.text) {
+        return Err(collector.at(Some(chunk.in_file(place)), NUL.to_owned()));
     }
     std::str::from_utf8(&chunk.text).map_err(|error| {
-        let (line, column) = place_of(&chunk.text, error.valid_up_to());
-        let position = (chunk.first_line + line - 1, column);
-        collector.at(Some(position), "not UTF-8 text".to_owned())
+        let place = place_of(&chunk.text, error.valid_up_to());
+        collector.at(Some(chunk.in_file(place)), "not UTF-8 text".to_owned())
     })
 }
 
@@ -154,14 +152,13 @@ pub(super) fn placed(
     let lines = (1u64..).zip(chunk.text.split(|b| *b == b'\n'));
     let written = lines.filter(|(_, line)| !line.trim_ascii().is_empty());
     let last = written.map(|(number, _)| number).last().unwrap_or(1);
-    let at_end = |(line, _): (u64, u64)| is_last && line >= last;
+    let at_end = |place: Place| is_last && place.line >= last;
     let mut problem = error.problem;
     if error.place.is_some_and(at_end) {
         problem.push_str("; the text ends there: it may have been ");
         problem.push_str(CUT_OFF);
     }
-    let in_file = |(line, column): (u64, u64)| (chunk.first_line + line - 1, column);
-    collector.at(error.place.map(in_file), problem)
+    collector.at(error.place.map(|place| chunk.in_file(place)), problem)
 }
 
 /// The text of one document.
@@ -173,6 +170,13 @@ pub(super) struct Chunk {
     pub(super) first_line: u64,
     /// Whether the document ends with the text.
     pub(super) is_whole: bool,
+}
+
+impl Chunk {
+    /// Converts a place in the text to one in the file.
+    fn in_file(&self, place: Place) -> Place {
+        Place::new(self.first_line + place.line - 1, place.column)
+    }
 }
 
 /// Cuts a YAML stream into documents at its `---` and `...` lines. A marker at the start of a line
@@ -298,8 +302,8 @@ fn check_size(chunk: &Chunk) -> io::Result<()> {
     if chunk.text.len() <= DOCUMENT_BYTES_MAX {
         return Ok(());
     }
-    if let Some((line, column)) = nul_in(&chunk.text) {
-        let line = chunk.first_line + line - 1;
+    if let Some(place) = nul_in(&chunk.text) {
+        let Place { line, column } = chunk.in_file(place);
         let problem = format!("line {line} column {column}: {NUL}");
         return Err(io::Error::new(io::ErrorKind::FileTooLarge, problem));
     }
@@ -334,7 +338,7 @@ pub(super) fn read_document(text: &str) -> Result<Value, Mistake> {
     match read_value(text)? {
         value @ (Value::Object(_) | Value::Null) => Ok(value),
         other => Err(Mistake {
-            place: Some((1, 1)),
+            place: Some(Place::new(1, 1)),
             problem: format!("expected {OBJECT}, found {}", describe(&other)),
         }),
     }
@@ -353,13 +357,15 @@ pub(super) fn read_value(text: &str) -> Result<Value, Mistake> {
             }
         };
         // The caller counts the line from the start of the file.
-        let place = found.place.map(|at| (at.line, at.column));
-        Mistake { place, problem }
+        Mistake {
+            place: found.place.map(|(line, column)| Place { line, column }),
+            problem,
+        }
     })?;
     match read.doubled.iter().find(|one| !one.is_merged) {
         None => Ok(read.value),
         Some(one) => Err(Mistake {
-            place: Some((one.place.line, one.place.column)),
+            place: Some(Place::new(one.place.0, one.place.1)),
             problem: given_twice(&one.name),
         }),
     }
@@ -440,7 +446,7 @@ mod tests {
             ("a: \"open\n", 2),
         ] {
             let error = read_document(text).expect_err(text);
-            let at = error.place.expect("a position").0;
+            let at = error.place.expect("a position").line;
             assert!(at.abs_diff(line) <= 1, "{text:?}: line {at}");
             assert!(!error.problem.contains(" line "), "{}", error.problem);
             assert!(!error.problem.contains('\n'), "{}", error.problem);

@@ -7,6 +7,7 @@
 use std::io::BufRead;
 use std::ops::Range;
 
+use podstorm_located::Place;
 use podstorm_objects::json::Tape;
 use serde_json::{Map, Value};
 
@@ -95,8 +96,10 @@ impl Items {
             let decoded = decode::all(&texts, |text| {
                 decode_item(text, &members, &collector.checked)
             });
-            let in_file =
-                |at: usize, (line, column)| (chunk.first_line + items[at].line + line - 1, column);
+            let in_file = |at: usize, within: Place| {
+                let line = chunk.first_line + items[at].line + within.line - 1;
+                Place::new(line, within.column)
+            };
             let taken = collector.take_items(first_index, decoded, in_file);
             kindless.extend(taken.map_err(|(at, mut error)| {
                 let is_last = chunk.is_whole && chunks.is_at_end;
@@ -290,7 +293,7 @@ pub(super) fn decode_item(
     list: &Map<String, Value>,
     checked: &CheckedSpecs,
 ) -> Decoded {
-    let wrong = |position: Option<(u64, u64)>, problem: String| {
+    let wrong = |position: Option<Place>, problem: String| {
         Decoded::Wrong(Wrong {
             position,
             problem,

@@ -116,7 +116,7 @@ impl Scenario {
 fn parse(text: &str, form: Form, origin: &str) -> Result<Scenario, ScenarioError> {
     let unreadable = |mistake: Mistake| ScenarioError {
         place: match mistake.place {
-            Some((line, column)) => format!("{origin}:{line}:{column}"),
+            Some(at) => format!("{origin}:{}:{}", at.line, at.column),
             None => origin.to_owned(),
         },
         problem: mistake.problem,
@@ -129,7 +129,7 @@ fn parse(text: &str, form: Form, origin: &str) -> Result<Scenario, ScenarioError
     let file = file.map_err(unreadable)?;
     let scenario: Scenario = file.read().map_err(unreadable)?;
     check(&scenario).map_err(|(field, problem)| ScenarioError {
-        place: format!("{origin}:{}: {field}", file.place_of(&field).0),
+        place: format!("{origin}:{}: {field}", file.place_of(&field).line),
         problem,
     })?;
     Ok(scenario)

@@ -46,7 +46,7 @@ impl Lines {
         let start = self.starts[line - 1];
         let below = |at: usize| self.within.partition_point(|within| *within < at);
         let characters = span.start - start - (below(span.start) - below(start));
-        (line as u64, characters as u64 + 1)
+        Place::new(line as u64, characters as u64 + 1)
     }
 
     fn table(&self, table: &DeTable<'_>) -> Result<Value, Mistake> {
@@ -100,8 +100,8 @@ mod tests {
     fn values_have_their_position() {
         let text = "name = \"é\" # a name\nlist = [1, 0x1f, 2.5, true]\n[table]\nat = 1979-05-27\n";
         let file = read(text).unwrap();
-        assert_eq!(file.place_of("list[1]"), (2, 12));
-        assert_eq!(file.place_of("table.at"), (4, 1));
+        assert_eq!(file.place_of("list[1]"), Place::new(2, 12));
+        assert_eq!(file.place_of("table.at"), Place::new(4, 1));
         let read: serde_json::Value = file.read().unwrap();
         let whole = serde_json::json!({
             "name": "é", "list": [1, 31, 2.5, true], "table": {"at": "1979-05-27"}
@@ -111,12 +111,13 @@ mod tests {
 
     #[test]
     fn invalid_toml_is_reported_with_line_and_column() {
-        for (text, place) in [
+        for (text, (line, column)) in [
             ("a = 1\nb = \n", (2, 5)),
             ("a = 1\nb = [1, 99999999999999999999]\n", (2, 9)),
             ("a = 1\nb = [\"éß\", 99999999999999999999]\n", (2, 12)),
         ] {
-            assert_eq!(read(text).unwrap_err().place, Some(place), "{text}");
+            let place = Some(Place::new(line, column));
+            assert_eq!(read(text).unwrap_err().place, place, "{text}");
         }
     }
 
@@ -124,6 +125,6 @@ mod tests {
     fn a_line_with_a_million_values_is_read() {
         let text = format!("a = [{}]\n", "1,".repeat(1_000_000));
         let file = read(&text).unwrap();
-        assert_eq!(file.place_of("a[999999]"), (1, 2_000_004));
+        assert_eq!(file.place_of("a[999999]"), Place::new(1, 2_000_004));
     }
 }
