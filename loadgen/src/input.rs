@@ -76,16 +76,20 @@ pub fn missing_namespaces(objects: &[InputObject]) -> impl Iterator<Item = Input
             names.remove(namespace.metadata.name.as_str());
         }
     }
-    names.into_iter().map(|name| {
-        let metadata = ObjectMeta {
+    names
+        .into_iter()
+        .map(|name| InputObject::Namespace(Box::new(named_namespace(&name))))
+}
+
+/// Returns the namespace with this name.
+pub(crate) fn named_namespace(name: &str) -> Namespace {
+    Namespace {
+        metadata: ObjectMeta {
             name: name.into(),
             ..ObjectMeta::default()
-        };
-        InputObject::Namespace(Box::new(Namespace {
-            metadata,
-            ..Namespace::default()
-        }))
-    })
+        },
+        ..Namespace::default()
+    }
 }
 
 impl InputObject {

@@ -6,13 +6,13 @@
 
 use std::collections::BTreeMap;
 
-use podstorm_objects::{Kind, Quantity};
+use podstorm_objects::Quantity;
 
 use crate::input::{InputSize, Requests};
 use crate::scenario::ScenarioSettings;
 use crate::units::{count_for_people as count, counted};
 use crate::values::{Bytes, Cores, Size};
-use crate::workloads::{ClusterSize, Sizes, WorkloadCount, WorkloadCounts};
+use crate::workloads::{ClusterSize, SizedKind, Sizes, WorkloadCount, WorkloadCounts};
 
 /// Default number of pods.
 pub const DEFAULT_PODS: u64 = 100_000;
@@ -28,17 +28,18 @@ pub const DEFAULT_PODS_PER_NODE: u32 = 110;
 pub const MAX_OBJECTS: u64 = u32::MAX as u64;
 
 /// Resolves the size of a generated cluster. `extra_pods` are the pods that the scenario adds on
-/// top; `kind` and `sizes` are its workloads and the flags that size them; `requests` are the
+/// top; `of` are its workloads and the flags that size them; `requests` are the
 /// resource requests of each pod.
 ///
 /// # Errors
 /// The numbers are inconsistent, or the cluster is too small for its pods.
 pub(crate) fn generated(
     asked: &ScenarioSettings,
-    (kind, sizes): (Kind, Sizes),
+    of: SizedKind,
     extra_pods: u64,
     requests: &BTreeMap<String, Quantity>,
 ) -> Result<ClusterSize, String> {
+    let sizes = of.sizes;
     let (pods, workloads) = pods_and_workloads(asked, sizes)?;
     let flag = format!("--{}", sizes.count);
     check_counts(&[("--pods", pods), (&flag, workloads)])?;
@@ -59,7 +60,7 @@ pub(crate) fn generated(
     check_counts(&[("--nodes", nodes), ("--namespaces", namespaces)])?;
     Ok(ClusterSize {
         pods,
-        counts: counts_of(kind, sizes, workloads),
+        counts: counts_of(of, workloads),
         nodes,
         zones: asked.zones.map(|zones| zones.0),
         node_cpu: asked.node_cpu.clone(),
@@ -79,7 +80,7 @@ pub(crate) fn generated(
 /// A flag sizes what the files define, or there are too few nodes for the pods.
 pub(crate) fn beside_input(
     asked: &ScenarioSettings,
-    (kind, sizes): (Kind, Sizes),
+    of: SizedKind,
     input: &InputSize,
     extra_pods: u64,
 ) -> Result<ClusterSize, String> {
@@ -131,7 +132,7 @@ pub(crate) fn beside_input(
     check_counts(&[("pods of the input", input.pods), ("--nodes", nodes)])?;
     Ok(ClusterSize {
         pods: input.pods,
-        counts: counts_of(kind, sizes, input.owners),
+        counts: counts_of(of, input.owners),
         nodes,
         zones: asked.zones.map(|zones| zones.0),
         node_cpu: asked.node_cpu.clone(),
@@ -151,11 +152,12 @@ pub(crate) fn beside_input(
 /// There are more workloads than pods.
 pub(crate) fn mixed(
     asked: &ScenarioSettings,
-    kinds: &[(Kind, Sizes)],
+    kinds: &[SizedKind],
 ) -> Result<(WorkloadCounts, Vec<(u64, i32)>), String> {
     let mut counts = Vec::new();
     let mut groups = Vec::new();
-    for &(kind, sizes) in kinds {
+    for &of in kinds {
+        let sizes = of.sizes;
         let is_sized = asked.rows.has(sizes.count) && asked.rows.has(sizes.each);
         let share = asked.pods.map_or(DEFAULT_PODS, |pods| pods.0) / kinds.len() as u64;
         let own = ScenarioSettings {
@@ -166,12 +168,13 @@ pub(crate) fn mixed(
         check_share(pods, count, sizes)?;
         let each = i32::try_from(pods / count).unwrap_or(i32::MAX);
         groups.push((count, each));
-        counts.extend(counts_of(kind, sizes, count).0);
+        counts.extend(counts_of(of, count).0);
     }
     Ok((WorkloadCounts(counts), groups))
 }
 
-fn counts_of(kind: Kind, sizes: Sizes, count: u64) -> WorkloadCounts {
+fn counts_of(of: SizedKind, count: u64) -> WorkloadCounts {
+    let SizedKind { kind, sizes } = of;
     WorkloadCounts(vec![WorkloadCount { kind, sizes, count }])
 }
 
@@ -313,10 +316,10 @@ fn check_counts(counts: &[(&str, u64)]) -> Result<(), String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::workloads::sizes_of;
+    use podstorm_objects::Kind;
 
-    fn usual() -> (Kind, Sizes) {
-        (Kind::REPLICA_SET, sizes_of(Kind::REPLICA_SET))
+    fn usual() -> SizedKind {
+        SizedKind::of(Kind::REPLICA_SET)
     }
 
     /// Returns the size of a generated cluster: pods, ReplicaSets, nodes. Pods request 100m and
@@ -364,7 +367,7 @@ mod tests {
     #[test]
     fn each_kind_has_its_own_pods_or_an_equal_share() {
         let kinds = [Kind::STATEFUL_SET, Kind::DEPLOYMENT, Kind::JOB];
-        let kinds = kinds.map(|kind| (kind, sizes_of(kind)));
+        let kinds = kinds.map(SizedKind::of);
         for (asked, sizes) in [
             (
                 "statefulsets: 3, pods-per-statefulset: 5, replicasets: 2, pods-per-replicaset: 7, batch-jobs: 4, completions: 1",
@@ -393,7 +396,7 @@ mod tests {
                     let wanted = kinds
                         .iter()
                         .zip(sizes)
-                        .map(|((kind, _), (count, _))| (*kind, count));
+                        .map(|(of, (count, _))| (of.kind, count));
                     assert_eq!(counts, wanted.collect::<Vec<_>>());
                 }
                 (Err(problem), Err(words)) => assert!(problem.contains(words), "{problem}"),

@@ -38,26 +38,26 @@ THE RULES, in order; the first rule that distinguishes two pods decides
 
 EXAMPLES
   kubectl get rs,rc,pods,nodes -A -o json | loadgen explain -f - --replicaset shop/web --replicas 8
-      which pods go when shop/web is scaled to 8, and why
+      which pods are deleted when shop/web is scaled to 8, and why
   loadgen explain -f loadgen/examples/billing.yaml --replicaset web --replicas 8 -o wide
       the same, with every value that the ranking uses
   loadgen explain -f loadgen/examples/billing.yaml --replicaset web --replicas 8 \\
       --prefer billing=on-demand
-      the annotations that make the pods on on-demand nodes go first, and how to undo them
+      the annotations that put the pods on on-demand nodes first, and how to undo them
   loadgen explain -f dump.json --deployment shop/web --replicas 8
       the same question about the newest ReplicaSet of a Deployment
   kubectl get deploy,rs,pods -n shop -o json | loadgen explain -f - --deployment web
-      what the next syncs of its rollout do, and why
+      the next syncs of its rollout, and their reasons
   loadgen explain -f dump.json --deployment shop/web --image registry.example/web:2
-      what a rollout to that image would do
+      the steps of a rollout to that image
   kubectl get jobs,pods -n shop -o json | loadgen explain -f - --job render
-      what its next sync does, why it failed or does not finish, when each index is retried
+      its next sync, why it failed or does not finish, and when each index is retried
   kubectl get sts,pods,pvc,controllerrevisions -n shop -o json | loadgen explain -f - --statefulset web
-      what its next syncs do, the pod or claim it waits for, and the pod that blocks a rollout
+      its next syncs, the pod or claim that it waits for, and the pod that blocks a rollout
   loadgen explain -f loadgen/examples/job.yaml --job render --parallelism 1
-      which pods go when its parallelism falls to 1
+      which pods are deleted when its parallelism falls to 1
   kubectl get nodes,pods,pdb,deploy,rs,sts,rc -A -o json | loadgen explain -f - --drain node-7
-      which pods of the node go when it is drained, and which ones a budget protects
+      which pods a drain of the node evicts, and which ones a budget protects
   loadgen explain -f dump.json.gz --replicaset shop/web --replicas 8 -o json |
       jq -r '.pods[] | select(.fate == \"deleted\") | .name'
       the names of the pods that go

@@ -29,20 +29,11 @@ impl Outputs {
         self.open_by(Output::open, flag, path, inputs)
     }
 
-    /// Like [`Outputs::open`], for a file with secrets.
+    /// Like [`Outputs::open`], with [`Output::open`] or [`Output::open_private`].
     ///
     /// # Errors
     /// The same as [`Outputs::open`].
-    pub(super) fn open_private(
-        &mut self,
-        flag: &'static str,
-        path: Option<&PathBuf>,
-        inputs: &Inputs,
-    ) -> Result<()> {
-        self.open_by(Output::open_private, flag, path, inputs)
-    }
-
-    fn open_by(
+    pub(super) fn open_by(
         &mut self,
         open: fn(&'static str, &Path, &Inputs) -> Result<Output, OutputError>,
         flag: &'static str,

@@ -69,7 +69,8 @@ pub(super) fn run(
     plan: &RunPlan,
     thresholds: &[Threshold],
     mut outputs: Outputs,
-    (cancel, interrupter): (&AtomicBool, &Interrupter),
+    cancel: &AtomicBool,
+    interrupter: &Interrupter,
 ) -> Result<u8> {
     let first = plan.settings.seed;
     let of_seed = |seed| RunPlan {

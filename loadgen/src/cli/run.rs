@@ -100,8 +100,15 @@ pub(super) fn run(flags: &RunFlags) -> Result<u8> {
             input: counts,
             keeps_host: true,
         };
-        let stop = (&*cancel, &interrupter);
-        return repeated::run(flags, runs, &plan, &thresholds, outputs, stop);
+        return repeated::run(
+            flags,
+            runs,
+            &plan,
+            &thresholds,
+            outputs,
+            &cancel,
+            &interrupter,
+        );
     }
     let baseline = flags.baselines.load(&settings, &counts)?;
     let others = alternatives(&request, machine)?;

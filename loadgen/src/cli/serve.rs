@@ -264,8 +264,12 @@ pub(super) fn run(flags: &ServeFlags) -> Result<u8> {
     }
     // Check that both are writable, and not inputs, before reading anything.
     let mut outputs = Outputs::default();
-    outputs.open_private("--kubeconfig", flags.kubeconfig.as_ref(), &inputs)?;
-    outputs.open_private("--snapshot", flags.snapshot.as_ref(), &inputs)?;
+    for (flag, path) in [
+        ("--kubeconfig", &flags.kubeconfig),
+        ("--snapshot", &flags.snapshot),
+    ] {
+        outputs.open_by(Output::open_private, flag, path.as_ref(), &inputs)?;
+    }
     let access = flags.access.access(flags.listen)?;
     let token_key = flags.access.token_key()?;
     let bound = bind("--listen", flags.listen)?;
@@ -376,9 +380,16 @@ pub(super) fn run(flags: &ServeFlags) -> Result<u8> {
         .build();
     let runtime = runtime.context("can't start threads")?;
     runtime.spawn(memory::observe(memory, flags.memory_limit));
-    let access = (tls, &login);
     let snapshots = Snapshots::start(flags.snapshot.as_ref(), served.cluster())?;
-    let serve = serve(&served, bound, access, config, &snapshots, &interrupter);
+    let serve = serve(
+        &served,
+        bound,
+        tls,
+        &login,
+        config,
+        &snapshots,
+        &interrupter,
+    );
     runtime.block_on(serve)?;
     snapshots.finish()?;
     Ok(0)
@@ -403,7 +414,8 @@ fn error_stream() -> Result<File> {
 async fn serve(
     served: &Served,
     bound: Bound,
-    (tls, login): (Option<Tls>, &Login),
+    tls: Option<Tls>,
+    login: &Login,
     config: Option<Output>,
     snapshots: &Snapshots,
     interrupter: &Interrupter,

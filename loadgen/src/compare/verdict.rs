@@ -225,18 +225,18 @@ fn method(base: &[Loaded], new: &[Loaded]) -> String {
     }
     match (base.len(), new.len(), is_virtual) {
         (1, 1, true) if seeds == others => "one run each, on the virtual engine with the same \
-             seed: the metrics are exact, and every difference has a cause; whether it \
-             holds for other seeds is unknown"
+             seed: the metrics are exact, so every difference is real; other seeds may not \
+             show it"
             .to_owned(),
-        (1, 1, true) => "one run each, with different seeds: whether a difference comes from the \
-             seed is unknown; compare runs with one seed, or several seeds each"
+        (1, 1, true) => "one run each, with different seeds: a difference may come from the seed; \
+             compare runs with one seed, or several seeds each"
             .to_owned(),
-        (1, 1, false) => "one run each: whether a difference is noise is unknown; compare four \
-             or more runs each"
-            .to_owned(),
+        (1, 1, false) => {
+            "one run each: a difference may be noise; compare four or more runs each".to_owned()
+        }
         (base, new, _) => format!(
             "medians of {base} and {}: too few to distinguish noise from change (no p-value can \
-             be below {smallest:.2}), so only the tolerance decides; four of each are enough",
+             be below {smallest:.2}), so only the tolerance decides; use at least four runs each",
             counted(new as u64, "run"),
         ),
     }

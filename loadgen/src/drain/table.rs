@@ -3,7 +3,7 @@
 use super::{Answer, Verdict};
 use crate::text::columns::columns;
 use crate::workloads::explain::Layout;
-use crate::workloads::explain::table::paragraph;
+use crate::workloads::explain::table::{paragraph, section};
 
 /// Formats the whole answer, in lines of at most `width` except for tables.
 pub(super) fn render(answer: &Answer, layout: Layout) -> String {
@@ -40,8 +40,7 @@ pub(super) fn render(answer: &Answer, layout: Layout) -> String {
         out += &columns(&header, &rows.collect::<Vec<_>>(), |at| at == 0);
     }
     for note in &answer.notes {
-        out.push('\n');
-        paragraph(&mut out, note, width);
+        section(&mut out, note, width);
     }
     out
 }

@@ -51,7 +51,7 @@ pub(super) fn explanation(
     let came = match (hardened, gate) {
         (true, _) => format!(
             "Hardened: no sync counted pods before the caches showed all of its own writes, including those \
-             with a lost answer; {skips} put off and {} read for that.",
+             with a lost answer; this postponed {skips} and read {}.",
             counted(calls(result, "list "), "version"),
         ),
         (false, false) => format!(
@@ -62,7 +62,7 @@ pub(super) fn explanation(
         ),
         (false, true) => format!(
             "Upstream, {name} on as in 1.36: each sync waited until the cache had seen the writes of the \
-             controller; {} created twice, and {skips} put off.",
+             controller; {} created twice, and {skips} postponed.",
             counted(stalled, "pod")
         ),
     };

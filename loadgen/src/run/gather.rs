@@ -53,7 +53,8 @@ impl Engine {
     pub(super) fn harvest(
         &self,
         settings: &Settings,
-        (end, now): (RunEnd, Now),
+        end: RunEnd,
+        now: Now,
         wall_seconds: f64,
         input: InputCounts,
         series: Series,
@@ -67,12 +68,7 @@ impl Engine {
         let pods = pod_counts(&writes.pods);
         let work = self.work();
         let recorded = self.recorded();
-        let phases = by_phase(
-            report.phases.clone(),
-            &report.convergence,
-            (&report.pod_ready, &report.rollouts),
-            &recorded,
-        );
+        let phases = by_phase(&report, &recorded);
         let measured = |durations: &ByPhase| {
             let counts = |phase: usize| phases.get(phase).is_some_and(|phase| !phase.set_up);
             durations.merged(counts)
@@ -295,21 +291,17 @@ struct Work {
 }
 
 /// Returns the phases with the latencies that began in each.
-fn by_phase(
-    mut phases: Vec<Phase>,
-    convergence: &ByPhase,
-    (pod_ready, rollouts): (&ByPhase, &ByPhase),
-    recorded: &Recorded,
-) -> Vec<Phase> {
+fn by_phase(report: &Report, recorded: &Recorded) -> Vec<Phase> {
+    let mut phases = report.phases.clone();
     for (number, phase) in phases.iter_mut().enumerate() {
         let of = |durations: &ByPhase| {
             durations
                 .get(number)
                 .map_or_else(Quantiles::default, seconds)
         };
-        phase.convergence_seconds = of(convergence);
-        phase.pod_ready_seconds = of(pod_ready);
-        phase.rollout_seconds = of(rollouts);
+        phase.convergence_seconds = of(&report.convergence);
+        phase.pod_ready_seconds = of(&report.pod_ready);
+        phase.rollout_seconds = of(&report.rollouts);
         phase.queue_duration_seconds = of(&recorded.queued);
         phase.work_duration_seconds = of(&recorded.worked);
         phase.syncs_without_requests = recorded.idle_syncs.get(number).copied().unwrap_or(0);

@@ -101,7 +101,7 @@ pub fn run(
         ),
     };
     let series = watcher.finish(now);
-    engine.harvest(settings, (end, now), clock.seconds(), input, series)
+    engine.harvest(settings, end, now, clock.seconds(), input, series)
 }
 
 /// 2200-01-01T00:00:00Z: later times are ignored, because nothing has happened then, and because
@@ -247,8 +247,15 @@ impl Engine {
         let driver = builder.add(|_, waker| {
             wake_driver = Some(Arc::clone(&waker));
             let (cluster, executor) = (Arc::clone(&cluster), Arc::clone(&executor));
-            let shared = (cluster, executor, stuck);
-            Driver::new(settings, objects, shared, controllers, waker)
+            Driver::new(
+                settings,
+                objects,
+                cluster,
+                executor,
+                stuck,
+                controllers,
+                waker,
+            )
         });
         let (phases, position) = {
             let driver = driver.lock().expect("no other thread has a reference yet");

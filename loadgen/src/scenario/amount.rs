@@ -30,7 +30,8 @@ impl Amount {
     /// comes from the settings.
     pub(crate) fn resolve(
         self,
-        (number, count): (u64, u64),
+        number: u64,
+        count: u64,
         share: i32,
         burst: u32,
         random: &mut fastrand::Rng,
@@ -174,11 +175,11 @@ written!(
 mod tests {
     use super::*;
 
-    fn amount(text: &str, place: (u64, u64), share: i32) -> i32 {
+    fn amount(text: &str, (number, count): (u64, u64), share: i32) -> i32 {
         let mut random = fastrand::Rng::with_seed(1);
         text.parse::<Amount>()
             .unwrap()
-            .resolve(place, share, 500, &mut random)
+            .resolve(number, count, share, 500, &mut random)
     }
 
     #[test]
@@ -197,7 +198,7 @@ mod tests {
         let mut random = fastrand::Rng::with_seed(3);
         let between = "50%..150%".parse::<Amount>().unwrap();
         let drawn: Vec<i32> = (0..1_000)
-            .map(|_| between.resolve((0, 1), 10, 0, &mut random))
+            .map(|_| between.resolve(0, 1, 10, 0, &mut random))
             .collect();
         assert_eq!(drawn.iter().min(), Some(&5));
         assert_eq!(drawn.iter().max(), Some(&15));

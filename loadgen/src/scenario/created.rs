@@ -3,7 +3,7 @@
 use podstorm_objects::Kind;
 
 use super::definition::{Create, Scenario, ScenarioStep};
-use crate::workloads::{self, Sizes};
+use crate::workloads::{self, SizedKind};
 
 impl Scenario {
     /// Returns what the scenario creates, and how.
@@ -32,15 +32,15 @@ impl Scenario {
 
     /// Returns the kinds that the scenario creates, in the order of their first steps, with the
     /// flags that size them.
-    pub(crate) fn sized_kinds(&self) -> Vec<(Kind, Sizes)> {
-        let mut kinds: Vec<(Kind, Sizes)> = Vec::new();
+    pub(crate) fn sized_kinds(&self) -> Vec<SizedKind> {
+        let mut kinds: Vec<SizedKind> = Vec::new();
         for (kind, _) in self.creations() {
-            if kinds.iter().all(|(known, _)| *known != kind) {
-                kinds.push((kind, workloads::sizes_of(kind)));
+            if kinds.iter().all(|known| known.kind != kind) {
+                kinds.push(SizedKind::of(kind));
             }
         }
         if kinds.is_empty() {
-            kinds.push(workloads::default_kind());
+            kinds.push(SizedKind::default());
         }
         kinds
     }

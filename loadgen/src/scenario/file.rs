@@ -229,8 +229,8 @@ fn check(scenario: &Scenario) -> Result<(), Breach> {
         return wrong(
             "phases",
             &format!(
-                "create{name}s numbers {name}s, and other steps number the workloads that own pods: \
-                 with {name}s remove the steps that create parts of others, and createOwnedPods, \
+                "create{name}s numbers {name}s, but other steps number the workloads that own pods: \
+                 with {name}s, remove the steps that create parts of others, and createOwnedPods, \
                  createBarePods, writeStatuses{more}"
             ),
         );
@@ -281,7 +281,7 @@ fn check(scenario: &Scenario) -> Result<(), Breach> {
                 "apply to workloads of one kind: remove the steps that create others",
             );
         }
-        let Sizes { count, each } = scenario.sized_kinds()[0].1;
+        let Sizes { count, each } = scenario.sized_kinds()[0].sizes;
         let rows = &scenario.settings.rows;
         if rows.has(count) || rows.has(each) {
             return wrong(

@@ -28,7 +28,7 @@ impl Scenario {
             let kinds = workloads::ALL.iter().map(|it| it.kind().resource());
             let kinds: Vec<&str> = kinds.collect();
             return Err(format!(
-                "the scenario {name} gives {} new images, but the files have none: dump them too, with \
+                "the scenario {name} gives {} new images, but the files contain none: dump them too, with \
                  kubectl get {},pods,nodes -A -o json, or replace {} step by step, as the scenario \
                  rollout-storm does",
                 kinds_in_words(rolls_out),

@@ -111,8 +111,16 @@ impl From<Rate> for LoadShape {
 /// The budgets that steps share during a run.
 #[derive(Debug, Default)]
 pub(crate) struct SharedBudgets {
-    /// Rate and burst of each budget, and when it would be full again, ns.
-    budgets: Vec<((f64, u64), i64)>,
+    /// Each budget, and when it would be full again, ns.
+    budgets: Vec<(Budget, i64)>,
+}
+
+/// A budget, which its numbers identify.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Budget {
+    /// Actions per second.
+    qps: f64,
+    burst: u64,
 }
 
 /// The due times of one step's actions, in sequence.
@@ -157,7 +165,11 @@ impl Schedule {
         let offset_ns = match self.shape {
             LoadShape::QpsLoad { qps } => after(number as f64 / qps.0),
             LoadShape::GlobalQpsLoad { qps, burst } => {
-                return budgets.take((qps.0, burst.0), now_ns);
+                let budget = Budget {
+                    qps: qps.0,
+                    burst: burst.0,
+                };
+                return budgets.take(budget, now_ns);
             }
             LoadShape::SteppedLoad {
                 burst_size,
@@ -187,17 +199,14 @@ impl Schedule {
 }
 
 impl SharedBudgets {
-    /// Takes one action from a budget and returns when it is due, ns. Actions per second and burst
-    /// identify the budget.
-    fn take(&mut self, (qps, burst): (f64, u64), now_ns: i64) -> i64 {
-        let interval_ns = (NS_PER_SECOND as f64 / qps) as i64;
-        let saved_ns = interval_ns.saturating_mul(i64::try_from(burst - 1).unwrap_or(i64::MAX));
-        let known = self
-            .budgets
-            .iter()
-            .position(|(name, _)| *name == (qps, burst));
+    /// Takes one action from a budget and returns when it is due, ns.
+    fn take(&mut self, budget: Budget, now_ns: i64) -> i64 {
+        let interval_ns = (NS_PER_SECOND as f64 / budget.qps) as i64;
+        let saved = i64::try_from(budget.burst - 1).unwrap_or(i64::MAX);
+        let saved_ns = interval_ns.saturating_mul(saved);
+        let known = self.budgets.iter().position(|(one, _)| *one == budget);
         let at = known.unwrap_or_else(|| {
-            self.budgets.push(((qps, burst), now_ns));
+            self.budgets.push((budget, now_ns));
             self.budgets.len() - 1
         });
         // The generic cell rate algorithm (ITU-T I.371): a leaky bucket stored as one time.

@@ -14,7 +14,6 @@
 use std::collections::BTreeMap;
 
 use clap::Args;
-use podstorm_objects::Kind;
 use podstorm_sim::options::{UPSTREAM_BURST, UPSTREAM_QPS};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize, Serializer};
@@ -26,7 +25,7 @@ use crate::gates;
 use crate::values::{
     BehaviourName, Bytes, Cores, EngineName, LatencyText, Percent, Rate, Size, Time,
 };
-use crate::workloads::Sizes;
+use crate::workloads::SizedKind;
 
 /// A field of the settings.
 pub(super) trait Member: Serialize + Sized {
@@ -327,7 +326,7 @@ impl ScenarioSettings {
         &self,
         flags: &ScenarioSettings,
         has_input: bool,
-        kinds: &[(Kind, Sizes)],
+        kinds: &[SizedKind],
     ) -> ScenarioSettings {
         let mut own = self.clone();
         // Each flag of the client limit replaces one number; --upstream-defaults replaces both.
@@ -348,7 +347,7 @@ impl ScenarioSettings {
         }
         // Of pods, workloads and pods of each, two determine the third: drop the scenario's third.
         let mut keeps_pods = false;
-        for (_, sizes) in kinds {
+        for SizedKind { sizes, .. } in kinds {
             let is_given = [
                 flags.pods.is_some(),
                 flags.rows.has(sizes.count),

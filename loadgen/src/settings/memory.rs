@@ -81,14 +81,14 @@ mod tests {
     use super::*;
     use podstorm_objects::Kind;
 
-    use crate::workloads::{WorkloadCount, WorkloadCounts, sizes_of};
+    use crate::workloads::{SizedKind, WorkloadCount, WorkloadCounts};
 
     fn size(pods: u64) -> ClusterSize {
         ClusterSize {
             pods,
             counts: WorkloadCounts(vec![WorkloadCount {
                 kind: Kind::REPLICA_SET,
-                sizes: sizes_of(Kind::REPLICA_SET),
+                sizes: SizedKind::of(Kind::REPLICA_SET).sizes,
                 count: pods / 50,
             }]),
             nodes: pods / 20,

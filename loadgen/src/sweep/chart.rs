@@ -63,32 +63,44 @@ fn width_of(text: &str) -> f64 {
     text.chars().count() as f64 * CHARACTER
 }
 
-/// Reports whether shades are logarithmic: if the greatest value is many times the least, most
-/// values would otherwise have the same shade.
-pub fn is_logarithmic(least: f64, most: f64) -> bool {
-    least > 0.0 && most >= 20.0 * least
+/// The least and the greatest value of the charts that share a scale.
+#[derive(Clone, Copy, Debug)]
+pub struct Range {
+    /// The least value.
+    pub least: f64,
+    /// The greatest value.
+    pub most: f64,
 }
 
-/// Returns the shade of a value between the least and the greatest.
-pub fn shade(value: f64, least: f64, most: f64) -> usize {
-    if most <= least {
-        return 0;
+impl Range {
+    /// Reports whether shades are logarithmic: if the greatest value is many times the least, most
+    /// values would otherwise have the same shade.
+    pub fn is_logarithmic(self) -> bool {
+        self.least > 0.0 && self.most >= 20.0 * self.least
     }
-    let share = match is_logarithmic(least, most) {
-        true => (value / least).ln() / (most / least).ln(),
-        false => (value - least) / (most - least),
-    };
-    ((share * SHADES as f64) as usize).min(SHADES - 1)
+
+    /// Returns the shade of a value in the range.
+    pub fn shade(self, value: f64) -> usize {
+        let Range { least, most } = self;
+        if most <= least {
+            return 0;
+        }
+        let share = match self.is_logarithmic() {
+            true => (value / least).ln() / (most / least).ln(),
+            false => (value - least) / (most - least),
+        };
+        ((share * SHADES as f64) as usize).min(SHADES - 1)
+    }
 }
 
 /// Lays out a heat map: the values of the first dimension from left to right, those of the second
-/// from bottom to top. `range` has the least and the greatest value of all maps that are compared.
+/// from bottom to top. `range` is that of all maps that are compared.
 pub fn heat_map(
     names: [&str; 2],
     xs: &[String],
     ys: &[String],
     values: &[Value],
-    range: (f64, f64),
+    range: Range,
 ) -> Json {
     let widest = |texts: &mut dyn Iterator<Item = &str>| texts.map(width_of).fold(0.0, f64::max);
     let texts = &mut values.iter().map(|value| value.text.as_str());
@@ -111,7 +123,7 @@ pub fn heat_map(
             "text_y": place(row_top(one.y) + ROW / 2.0 + 4.5),
             // 0 to SHADES - 1; `none` without a value.
             "shade": match one.value {
-                Some(value) => shade(value, range.0, range.1).to_string(),
+                Some(value) => range.shade(value).to_string(),
                 None => "none".to_owned(),
             },
             "text": one.text,
@@ -242,12 +254,13 @@ mod tests {
 
     #[test]
     fn shades_go_from_the_least_to_the_greatest() {
-        assert_eq!(shade(1.0, 1.0, 8.0), 0);
-        assert_eq!(shade(8.0, 1.0, 8.0), SHADES - 1);
-        assert_eq!(shade(4.5, 1.0, 8.0), 3);
-        assert_eq!(shade(1.0, 1.0, 1.0), 0);
-        assert!(!is_logarithmic(0.0, 8.0) && is_logarithmic(1.0, 1e7));
-        let shades = [1.0, 9.0, 11.0, 1e6, 1e7].map(|value| shade(value, 1.0, 1e7));
+        let range = |least, most| Range { least, most };
+        assert_eq!(range(1.0, 8.0).shade(1.0), 0);
+        assert_eq!(range(1.0, 8.0).shade(8.0), SHADES - 1);
+        assert_eq!(range(1.0, 8.0).shade(4.5), 3);
+        assert_eq!(range(1.0, 1.0).shade(1.0), 0);
+        assert!(!range(0.0, 8.0).is_logarithmic() && range(1.0, 1e7).is_logarithmic());
+        let shades = [1.0, 9.0, 11.0, 1e6, 1e7].map(|value| range(1.0, 1e7).shade(value));
         assert_eq!(shades, [0, 0, 1, 6, 6]);
     }
 
@@ -260,7 +273,11 @@ mod tests {
             value(0, 1, None),
         ];
         let (along, up) = (texts(&["1", "2"]), texts(&["x", "y"]));
-        let map = heat_map(["a", "b"], &along, &up, &values, (1.0, 2.0));
+        let range = Range {
+            least: 1.0,
+            most: 2.0,
+        };
+        let map = heat_map(["a", "b"], &along, &up, &values, range);
         let cells = map["cells"].as_array().unwrap();
         let at = |tile: usize, axis: &str| -> f64 {
             cells[tile][axis].as_str().unwrap().parse().unwrap()

@@ -112,7 +112,7 @@ pub fn conclusion(sweep: &Sweep, command: &dyn Fn(&Cell) -> String) -> Vec<Strin
     if sweep.took_no_time() {
         lines.push(
             "No time passed: on the virtual engine calls and pods take no time without a latency or a client \
-             limit, and then most settings have no effect. Use for example --api-latency 5ms, \
+             limit, so most settings have no effect. Use, for example, --api-latency 5ms, \
              --pod-startup-latency 2s or --upstream-defaults, or --engine threads for real time."
                 .to_owned(),
         );

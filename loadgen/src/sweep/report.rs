@@ -5,7 +5,7 @@ use minijinja::Value as Html;
 use minijinja::value::Serde;
 use serde_json::{Value as Json, json};
 
-use super::chart::{self, SHADES, Value};
+use super::chart::{self, Range, SHADES, Value};
 use super::outcome::{Cell, Sweep};
 use super::output::{conclusion, mark, shown, values};
 use crate::metrics::{Better, MetricName};
@@ -69,10 +69,12 @@ fn section(sweep: &Sweep, number: usize, name: &MetricName) -> Json {
     let values = sweep.cells.iter().filter_map(|cell| cell.metrics[number]);
     let least = values.clone().fold(f64::INFINITY, f64::min);
     let most = values.fold(f64::NEG_INFINITY, f64::max);
-    let range = if least <= most {
-        (least, most)
-    } else {
-        (0.0, 0.0)
+    let range = match least <= most {
+        true => Range { least, most },
+        false => Range {
+            least: 0.0,
+            most: 0.0,
+        },
     };
     let text = |value: f64| match least <= most {
         true => name.unit().for_people(value),
@@ -86,15 +88,15 @@ fn section(sweep: &Sweep, number: usize, name: &MetricName) -> Json {
             Better::More => "more is better",
             Better::Neither => "",
         },
-        "least": text(range.0),
-        "most": text(range.1),
-        "is_logarithmic": chart::is_logarithmic(range.0, range.1),
+        "least": text(range.least),
+        "most": text(range.most),
+        "is_logarithmic": range.is_logarithmic(),
         "panels": panels(sweep, number, name, range),
     })
 }
 
 /// Returns the charts for each combination of the values of third and further dimensions.
-fn panels(sweep: &Sweep, number: usize, name: &MetricName, range: (f64, f64)) -> Vec<Json> {
+fn panels(sweep: &Sweep, number: usize, name: &MetricName, range: Range) -> Vec<Json> {
     let dimensions = &sweep.grid.dimensions;
     let nothing = vec![String::new()];
     let second = dimensions.get(1);
@@ -117,7 +119,7 @@ fn panels(sweep: &Sweep, number: usize, name: &MetricName, range: (f64, f64)) ->
         let mut values = Vec::new();
         for (x, y) in (0..xs.len()).flat_map(|x| (0..ys.len()).map(move |y| (x, y))) {
             let cell = (x * ys.len() + y) * count + panel;
-            values.push(value(sweep, cell, (x, y), number, name, cheapest));
+            values.push(value(sweep, cell, x, y, number, name, cheapest));
         }
         let others = &sweep.grid.values(panel)[dimensions.len().min(2)..];
         let others = others.iter().map(|(name, value)| format!("{name} {value}"));
@@ -126,7 +128,7 @@ fn panels(sweep: &Sweep, number: usize, name: &MetricName, range: (f64, f64)) ->
             "label": format!("{name} {title}"),
             "title": title,
             "map": (ys.len() > 1).then(|| chart::heat_map(names, xs, ys, &values, range)),
-            "plot": chart::line_plot(names, xs, ys, &values, name.unit(), range.1),
+            "plot": chart::line_plot(names, xs, ys, &values, name.unit(), range.most),
         })
     };
     (0..count.min(PANELS_MAX)).map(panel).collect()
@@ -135,7 +137,8 @@ fn panels(sweep: &Sweep, number: usize, name: &MetricName, range: (f64, f64)) ->
 fn value(
     sweep: &Sweep,
     number: usize,
-    (x, y): (usize, usize),
+    x: usize,
+    y: usize,
     metric: usize,
     name: &MetricName,
     cheapest: Option<usize>,

@@ -33,8 +33,8 @@ use podstorm_objects::{
 use serde_json::Value;
 
 use self::explain::{Asked, Explanation};
-use self::flags::{Flag, FlagValues};
-use self::objects::Objects;
+use self::flags::{Flag, FlagValues, Form};
+use self::objects::{Objects, change_spec};
 use crate::input::{InputObject, ReadTyped};
 use crate::owned_pods::PodsByOwner;
 use crate::units::counted;
@@ -85,9 +85,14 @@ pub(crate) trait LaboratoryWorkload: Debug + Sync {
         &[]
     }
 
-    /// Returns the flags for the number of objects and for the pods of each.
+    /// Returns the flags for the number of objects and for the pods of each: its first two flags of
+    /// the form [`Form::Size`].
     fn sizes(&self) -> Option<Sizes> {
-        None
+        let mut sizes = self.flags().iter().filter(|flag| flag.form == Form::Size);
+        Some(Sizes {
+            count: sizes.next()?.name,
+            each: sizes.next()?.name,
+        })
     }
 
     /// Returns the kind of the objects that its controller creates, and the switch that creates it
@@ -107,6 +112,11 @@ pub(crate) trait LaboratoryWorkload: Debug + Sync {
     /// Generates an object; `None` for a kind that comes only from files.
     fn make(&self, part: Part, objects: &Objects) -> Option<AnyObject>;
 
+    /// Returns the member of a spec that [`scale`](LaboratoryWorkload::scale) sets.
+    fn pods_member(&self) -> &'static str {
+        "replicas"
+    }
+
     /// Sets the number of pods of an object and returns its metadata afterwards.
     ///
     /// # Errors
@@ -114,10 +124,14 @@ pub(crate) trait LaboratoryWorkload: Debug + Sync {
     fn scale(
         &self,
         cluster: &Cluster,
-        at: (&str, &str),
+        namespace: &str,
+        name: &str,
         replicas: i32,
         now: Now,
-    ) -> Result<ObjectMeta, ApiError>;
+    ) -> Result<ObjectMeta, ApiError> {
+        let set = |spec: &mut Value| spec[self.pods_member()] = replicas.into();
+        change_spec(&cluster.api(self.kind()), namespace, name, set, now)
+    }
 
     /// Describes what its controller will write once to objects of files from an older Kubernetes.
     fn older(&self, _objects: &[InputObject], _gates: &Gates) -> Option<String> {
@@ -237,6 +251,39 @@ pub(crate) struct Sizes {
     pub(crate) count: &'static str,
     /// The pods of each object.
     pub(crate) each: &'static str,
+}
+
+/// A kind of workload, and the flags that size its generated objects.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct SizedKind {
+    pub(crate) kind: Kind,
+    pub(crate) sizes: Sizes,
+}
+
+impl SizedKind {
+    /// Returns a kind with its own flags, or with those of the objects its controller creates.
+    pub(crate) fn of(kind: Kind) -> SizedKind {
+        let workload = for_kind(kind);
+        let made = |it: Workload| it.makes().and_then(|makes| for_kind(makes.kind)?.sizes());
+        let own = workload.and_then(|it| it.sizes().or_else(|| made(it)));
+        let sizes = own.unwrap_or_else(|| SizedKind::default().sizes);
+        SizedKind { kind, sizes }
+    }
+}
+
+/// The kind of a generated cluster by default.
+impl Default for SizedKind {
+    fn default() -> SizedKind {
+        let mut sized = ALL.into_iter().filter_map(|it| {
+            Some(SizedKind {
+                kind: it.kind(),
+                sizes: it.sizes()?,
+            })
+        });
+        sized
+            .next()
+            .expect("the owner of generated pods has size flags")
+    }
 }
 
 /// A flag that names an object.
@@ -385,25 +432,6 @@ pub(crate) fn controller(meta: &ObjectMeta) -> Option<(Workload, &Arc<OwnerRefer
     ALL.into_iter()
         .find(is_of)
         .map(|workload| (workload, owner))
-}
-
-/// Returns the default kind of a generated cluster, and the flags that size it.
-pub(crate) fn default_kind() -> (Kind, Sizes) {
-    let mut sized = ALL
-        .into_iter()
-        .filter_map(|it| Some((it.kind(), it.sizes()?)));
-    sized
-        .next()
-        .expect("the owner of generated pods has size flags")
-}
-
-/// Returns the flags that size the generated objects of a kind: its own, or those of the objects
-/// its controller creates.
-pub(crate) fn sizes_of(kind: Kind) -> Sizes {
-    let workload = for_kind(kind);
-    let made = |it: Workload| it.makes().and_then(|makes| for_kind(makes.kind)?.sizes());
-    let own = workload.and_then(|it| it.sizes().or_else(|| made(it)));
-    own.unwrap_or_else(|| default_kind().1)
 }
 
 /// Returns the workload whose controller creates objects of this kind.

@@ -15,6 +15,7 @@ use serde_json::{Value, json};
 
 use super::ClusterSize;
 use super::flags::FlagValues;
+use crate::input::named_namespace;
 
 /// Generates the objects of a cluster.
 #[derive(Debug)]
@@ -77,14 +78,7 @@ impl Objects {
     }
 
     pub(crate) fn namespace(&self, number: u64) -> Namespace {
-        let name = &*self.namespaces[number as usize];
-        Namespace {
-            metadata: ObjectMeta {
-                name: name.into(),
-                ..ObjectMeta::default()
-            },
-            ..Namespace::default()
-        }
+        named_namespace(&self.namespaces[number as usize])
     }
 
     pub(crate) fn node(&self, number: u64) -> Node {
@@ -185,7 +179,8 @@ pub(crate) fn with(template: &Labels, generated: &Labels) -> Labels {
 /// Those of the server.
 pub(crate) fn change_spec(
     api: &Api<'_>,
-    (namespace, name): (&str, &str),
+    namespace: &str,
+    name: &str,
     change: impl FnOnce(&mut Value),
     now: Now,
 ) -> Result<ObjectMeta, ApiError> {

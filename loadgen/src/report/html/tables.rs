@@ -56,7 +56,7 @@ pub(super) fn wasted(result: &RunResult) -> [(&'static str, String, bool); 6] {
     [
         ("syncs without any API call", wasted.syncs_without_requests),
         (
-            "syncs put off: the cache was behind the controller's own writes",
+            "syncs postponed: the cache did not show the controller's own writes yet",
             wasted.stale_sync_skips,
         ),
         (

@@ -122,7 +122,9 @@ impl Driver {
     pub(crate) fn new(
         settings: &Settings,
         objects: Vec<InputObject>,
-        (cluster, executor, stuck): (Arc<Cluster>, Arc<Executor>, Option<Arc<StuckPods>>),
+        cluster: Arc<Cluster>,
+        executor: Arc<Executor>,
+        stuck: Option<Arc<StuckPods>>,
         controllers: Controllers,
         waker: Waker,
     ) -> Driver {
@@ -262,10 +264,10 @@ impl Driver {
             next = next.or(heard.poll(now, |object, gone| {
                 self.at.doubted = false;
                 tracker.owner_item(workload, object, gone);
-                finishing.seen(workload, object, (gone, tracker.is_loading()), now);
+                finishing.seen(workload, object, gone, tracker.is_loading(), now);
                 match workload.rollouts() {
                     Some(_) if gone => rollouts.gone(workload, object.metadata()),
-                    Some(it) => rollouts.seen((workload, it), object, tracker.is_loading(), now),
+                    Some(_) => rollouts.seen(workload, object, tracker.is_loading(), now),
                     None => {}
                 }
             }));

@@ -114,7 +114,8 @@ impl Finishing {
         &mut self,
         workload: Workload,
         object: &AnyObject,
-        (gone, loading): (bool, bool),
+        gone: bool,
+        loading: bool,
         now: Now,
     ) {
         let course = workload.finishes().and_then(|it| it.course(&**object));

@@ -71,7 +71,8 @@ impl Driver {
     /// has those, creates one of those instead.
     pub(super) fn create(
         &mut self,
-        (number, replicas): (u64, i32),
+        number: u64,
+        replicas: i32,
         kind: Kind,
         create: &Create,
         now: Now,

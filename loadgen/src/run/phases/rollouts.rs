@@ -15,12 +15,12 @@ use serde_json::Value;
 
 use super::driver::Driver;
 use super::tasks::Action;
-use super::tracker::Tracker;
+use super::tracker::{Maker, Tracker};
 use crate::result::{IncompleteRollout, IncompleteRollouts};
 use crate::scenario::SetImage;
 use crate::units::counted;
 use crate::workloads::objects::change_spec;
-use crate::workloads::{Limits, RollsOut, Workload};
+use crate::workloads::{Limits, Workload};
 
 /// The suffix of the name of an image that no node can pull.
 pub(crate) const UNPULLABLE: &str = "-unpullable";
@@ -59,6 +59,16 @@ struct Known {
     /// The number of changes of its image, and the previous image.
     revision: u32,
     before: Option<String>,
+}
+
+impl Known {
+    fn maker(&self) -> Maker<'_> {
+        Maker {
+            kind: self.workload.kind(),
+            namespace: &self.namespace,
+            name: &self.name,
+        }
+    }
 }
 
 /// The state of the rollouts that a phase waits for.
@@ -140,14 +150,9 @@ impl Rollouts {
     }
 
     /// Records that an object was created or changed.
-    pub(super) fn seen(
-        &mut self,
-        (workload, rolls_out): (Workload, &dyn RollsOut),
-        object: &AnyObject,
-        loading: bool,
-        now: Now,
-    ) {
-        let Some(progress) = rolls_out.progress(&**object) else {
+    pub(super) fn seen(&mut self, workload: Workload, object: &AnyObject, loading: bool, now: Now) {
+        let progress = workload.rollouts().and_then(|it| it.progress(&**object));
+        let Some(progress) = progress else {
             return;
         };
         let at = self.asked(workload, object.metadata(), progress.replicas, now);
@@ -200,10 +205,8 @@ impl Rollouts {
             return Standing::Over;
         }
         let stuck = tracker.stuck_makers();
-        let is_stuck = |known: &Known| {
-            let maker = (known.workload.kind(), &*known.namespace, &*known.name);
-            known.observed && (known.paused || stuck.contains(&maker))
-        };
+        let is_stuck =
+            |known: &Known| known.observed && (known.paused || stuck.contains(&known.maker()));
         match self.unfinished(failed).all(is_stuck) {
             true => Standing::Stuck,
             false => Standing::UnderWay,
@@ -214,9 +217,7 @@ impl Rollouts {
     pub(super) fn incomplete(&self, tracker: &Tracker) -> IncompleteRollouts {
         let incomplete = self.all.iter().filter(|known| !known.complete);
         let shown = incomplete.clone().take(ROLLOUTS_SHOWN).map(|known| {
-            let (namespace, name) = (&*known.namespace, known.name.as_str());
-            let maker = (known.workload.kind(), namespace, name);
-            let reason = match tracker.stuck_of(maker) {
+            let reason = match tracker.stuck_of(known.maker()) {
                 _ if known.paused => "paused".to_owned(),
                 Some((count, why)) => {
                     let pods = counted(u64::try_from(count).unwrap_or(0), "pod");
@@ -226,8 +227,8 @@ impl Rollouts {
                 None => "not complete in the files".to_owned(),
             };
             IncompleteRollout {
-                namespace: namespace.to_owned(),
-                name: name.to_owned(),
+                namespace: known.namespace.to_string(),
+                name: known.name.to_string(),
                 reason,
             }
         });
@@ -299,8 +300,10 @@ impl Driver {
     /// Sets the number of pods of an object.
     pub(super) fn scale_maker(&mut self, at: usize, replicas: i32, now: Now) -> Action {
         let known = &self.rollouts.all[at];
-        let place = (&*known.namespace, known.name.as_str());
-        let scaled = known.workload.scale(&self.cluster, place, replicas, now);
+        let (namespace, name) = (&known.namespace, &known.name);
+        let scaled = known
+            .workload
+            .scale(&self.cluster, namespace, name, replicas, now);
         self.changed(at, scaled, now)
     }
 
@@ -332,8 +335,7 @@ impl Driver {
             before = Some(text);
         };
         let api = self.cluster.api(known.workload.kind());
-        let place = (&*known.namespace, known.name.as_str());
-        let changed = change_spec(&api, place, change, now);
+        let changed = change_spec(&api, &known.namespace, &known.name, change, now);
         known.before = before;
         self.changed(at, changed, now)
     }

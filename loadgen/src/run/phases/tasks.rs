@@ -161,8 +161,8 @@ impl Driver {
                 let count = create.of.resolve(all);
                 self.each_due(count, create.load, begun_ns, now, |driver, number| {
                     let share = driver.share(first + number);
-                    let replicas = driver.amount(create.replicas, share, (number, count));
-                    driver.create((first + number, replicas), *kind, create, now)
+                    let replicas = driver.amount(create.replicas, share, number, count);
+                    driver.create(first + number, replicas, *kind, create, now)
                 })
             }
             ScenarioStep::Repeat(_) => unreachable!("repeated steps are expanded in a plan"),
@@ -240,14 +240,15 @@ impl Driver {
             .ok()
     }
 
-    /// Returns how many pods a step gives to a workload with this share.
-    fn amount(&mut self, amount: Amount, share: i32, place: (u64, u64)) -> i32 {
-        amount.resolve(place, share, self.settings.burst_pods, &mut self.random)
+    /// Returns how many pods a step gives to workload `number` of its `count`, with this share.
+    fn amount(&mut self, amount: Amount, share: i32, number: u64, count: u64) -> i32 {
+        let burst = self.settings.burst_pods;
+        amount.resolve(number, count, share, burst, &mut self.random)
     }
 
     /// Sets the number of pods of a workload, if this changes anything.
     fn scale(&mut self, number: u64, count: u64, scale: &Scale, now: Now) -> Action {
-        let replicas = self.amount(scale.replicas, self.share(number), (number, count));
+        let replicas = self.amount(scale.replicas, self.share(number), number, count);
         if let Some(at) = self.maker_of(number) {
             return self.scale_maker(at, replicas, now);
         }
@@ -264,8 +265,8 @@ impl Driver {
             return Action::Skipped;
         }
         let workload = owner.workload;
-        let place = (&*owner.namespace, owner.name.as_str());
-        let scaled = workload.scale(&self.cluster, place, replicas, now);
+        let (namespace, name) = (&owner.namespace, &owner.name);
+        let scaled = workload.scale(&self.cluster, namespace, name, replicas, now);
         if let Some(scaled) = self.note("scaling", workload.kind(), scaled) {
             self.tracker.asked(workload, &scaled, replicas, now);
         }

@@ -168,20 +168,20 @@ fn bindings(table: &str, roles: &str) -> Result<Vec<Value>> {
         };
         let subjects: Result<Vec<Value>> = subjects.iter().map(|word| subject(word)).collect();
         let subjects = subjects.with_context(|| format!("bindings.txt, line {at}"))?;
-        bindings.push(binding((kind, name), role, subjects));
+        bindings.push(binding(kind, name, role, subjects));
     }
     for (_, line) in lines(roles) {
         let name = line.strip_prefix("ClusterRole ");
         if let Some(account) = name.and_then(|name| name.strip_prefix(CONTROLLER)) {
             let role = format!("{CONTROLLER}{account}");
             let subject = subject(&format!("S:kube-system/{account}"))?;
-            bindings.push(binding(("ClusterRoleBinding", &role), &role, vec![subject]));
+            bindings.push(binding("ClusterRoleBinding", &role, &role, vec![subject]));
         }
     }
     Ok(bindings)
 }
 
-fn binding((kind, name): (&str, &str), role: &str, subjects: Vec<Value>) -> Value {
+fn binding(kind: &str, name: &str, role: &str, subjects: Vec<Value>) -> Value {
     let of = kind.trim_end_matches("Binding");
     let mut binding = Map::new();
     binding.insert("kind".to_owned(), kind.into());

@@ -303,7 +303,7 @@ fn check_generated(
         let makes = workload.makes();
         // Other workloads may be all that a scenario generates, and determine its size.
         let kinds = scenario.sized_kinds();
-        let has = |sizes| kinds.iter().any(|(_, own)| *own == sizes);
+        let has = |sizes| kinds.iter().any(|own| own.sizes == sizes);
         let is_sized = workload.sizes().is_none_or(has);
         let is_generated = scenario.creates(workload.kind())
             || makes.as_ref().is_some_and(is_switch)
@@ -334,9 +334,8 @@ fn engine(asked: &ScenarioSettings, scenario: &Scenario) -> Result<EngineKind, S
     }
     match (asked.engine.map(|name| name.0), scenario.is_disturbed()) {
         (Some(EngineKind::Threads), true) => refuse(format!(
-            "--engine threads: the scenario {} disturbs the controllers' connection, for minutes at \
-             times, which only simulated time passes in an instant; remove --engine or use \
-             --engine virtual",
+            "--engine threads: the scenario {} disturbs the controllers' connection, sometimes for \
+             minutes, which only simulated time skips; remove --engine or use --engine virtual",
             scenario.name
         )),
         (None, true) => Ok(EngineKind::Virtual),
@@ -355,7 +354,7 @@ fn generated(
         capacity.saturating_sub(pods).max(extra_pods)
     };
     let kinds = scenario.sized_kinds();
-    let sizes = kinds[0].1;
+    let sizes = kinds[0].sizes;
     let is_sized = asked.rows.has(sizes.count) || asked.rows.has(sizes.each);
     if is_sized && !scenario.groups.is_empty() {
         return refuse(format!(

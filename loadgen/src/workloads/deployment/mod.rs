@@ -6,18 +6,16 @@ mod input;
 use std::sync::Arc;
 
 use compact_str::format_compact;
-use podstorm::client::ApiError;
 use podstorm::deployment::rollout::rollout_status;
-use podstorm_apiserver::Cluster;
 use podstorm_objects::{
-    AnyObject, Deployment, DeploymentSpec, DeploymentStrategy, Kind, LabelSelector, Labels, Now,
-    Object, ObjectMeta, RollingUpdate, Str,
+    AnyObject, Deployment, DeploymentSpec, DeploymentStrategy, Kind, LabelSelector, Labels, Object,
+    ObjectMeta, RollingUpdate, Str,
 };
 use serde_json::{Value, json};
 
 use super::explain::{Asked, Explanation};
 use super::flags::{Flag, FlagValues, Form};
-use super::objects::{Objects, change_spec};
+use super::objects::Objects;
 use super::{Findings, LaboratoryWorkload, Limits, Makes, NameFlag, Part, Progress, RollsOut};
 use crate::input::InputObject;
 use crate::owned_pods::PodsByOwner;
@@ -130,22 +128,11 @@ impl LaboratoryWorkload for Deployments {
         Some(Arc::new(deployment.to_untyped()))
     }
 
-    fn scale(
-        &self,
-        cluster: &Cluster,
-        at: (&str, &str),
-        replicas: i32,
-        now: Now,
-    ) -> Result<ObjectMeta, ApiError> {
-        let set = |spec: &mut Value| spec["replicas"] = replicas.into();
-        change_spec(&cluster.api(self.kind()), at, set, now)
-    }
-
     fn name_flag(&self) -> NameFlag {
         NameFlag {
             name: "deployment",
-            help: "A Deployment: what its next syncs do, if the input has it and --replicas is not set; otherwise which \
-         pods of its newest ReplicaSet go",
+            help: "A Deployment: its next syncs, if the input contains it and --replicas is not set; otherwise \
+                the pods of its newest ReplicaSet that are deleted",
         }
     }
 

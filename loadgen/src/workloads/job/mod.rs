@@ -7,18 +7,16 @@ mod input;
 use std::sync::Arc;
 
 use compact_str::format_compact;
-use podstorm::client::ApiError;
 use podstorm::job::course::Course;
-use podstorm_apiserver::Cluster;
 use podstorm_objects::{
-    AnyObject, DynamicObject, Kind, Labels, Now, Object, ObjectMeta, Pod, RestartPolicy, Str,
+    AnyObject, DynamicObject, Kind, Labels, Object, ObjectMeta, Pod, RestartPolicy, Str,
 };
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::explain::{Asked, Explanation};
 use super::flags::{Flag, FlagValues, Form};
-use super::objects::{Objects, change_spec, members};
-use super::{Finishes, LaboratoryWorkload, NameFlag, Part, Sizes};
+use super::objects::{Objects, members};
+use super::{Finishes, LaboratoryWorkload, NameFlag, Part};
 use crate::input::InputObject;
 
 static FLAGS: [Flag; 6] = [
@@ -58,8 +56,6 @@ static FLAGS: [Flag; 6] = [
     },
 ];
 
-static COUNT: &Flag = &FLAGS[0];
-static COMPLETIONS: &Flag = &FLAGS[1];
 static PARALLELISM: &Flag = &FLAGS[2];
 static BACKOFF_LIMIT: &Flag = &FLAGS[3];
 static PER_INDEX: &Flag = &FLAGS[4];
@@ -84,13 +80,6 @@ impl LaboratoryWorkload for Jobs {
 
     fn flags(&self) -> &'static [Flag] {
         &FLAGS
-    }
-
-    fn sizes(&self) -> Option<Sizes> {
-        Some(Sizes {
-            count: COUNT.name,
-            each: COMPLETIONS.name,
-        })
     }
 
     fn check_flags(&self, values: &FlagValues, _: i32) -> Result<(), String> {
@@ -145,23 +134,15 @@ impl LaboratoryWorkload for Jobs {
         Some(Arc::new(job))
     }
 
-    /// Sets the parallelism.
-    fn scale(
-        &self,
-        cluster: &Cluster,
-        at: (&str, &str),
-        replicas: i32,
-        now: Now,
-    ) -> Result<ObjectMeta, ApiError> {
-        let set = |spec: &mut Value| spec["parallelism"] = replicas.into();
-        change_spec(&cluster.api(self.kind()), at, set, now)
+    fn pods_member(&self) -> &'static str {
+        "parallelism"
     }
 
     fn name_flag(&self) -> NameFlag {
         NameFlag {
             name: "job",
-            help: "A Job: what its next sync does, when each index is retried, why it failed or does not finish, and which \
-         pods go when its parallelism falls",
+            help: "A Job: its next sync, when each index is retried, why it failed or does not finish, and the \
+                pods that are deleted when its parallelism falls",
         }
     }
 
@@ -190,7 +171,8 @@ impl Finishes for Jobs {
 
 #[cfg(test)]
 mod tests {
-    use podstorm_apiserver::ClusterOptions;
+    use podstorm_apiserver::{Cluster, ClusterOptions};
+    use podstorm_objects::Now;
 
     use super::*;
     use crate::settings::Settings;
@@ -252,9 +234,10 @@ mod tests {
     fn scaling_a_job_sets_its_parallelism() {
         let (cluster, job) = made("--batch-jobs 1 --completions 5");
         let meta = job.metadata();
-        let at = (&*meta.namespace, &*meta.name);
-        Jobs.scale(&cluster, at, 2, Now::default()).unwrap();
-        let scaled = cluster.api(Kind::JOB).get(at.0, at.1).unwrap();
+        let (namespace, name) = (&*meta.namespace, &*meta.name);
+        Jobs.scale(&cluster, namespace, name, 2, Now::default())
+            .unwrap();
+        let scaled = cluster.api(Kind::JOB).get(namespace, name).unwrap();
         assert_eq!(Jobs.course(&*scaled).unwrap().parallelism, 2);
     }
 }

@@ -22,7 +22,7 @@ pub(super) use replication_controller::ReplicationControllers;
 use super::explain::{Asked, Explanation};
 use super::flags::{Flag, Form};
 use super::objects::{Objects, recreated};
-use super::{Demand, Gates, LaboratoryWorkload, NameFlag, OwnsPods, Part, Sizes};
+use super::{Demand, Gates, LaboratoryWorkload, NameFlag, OwnsPods, Part};
 use crate::input::{InputObject, ReadTyped, TypedOwner};
 use crate::units::counted;
 
@@ -64,13 +64,6 @@ impl LaboratoryWorkload for ReplicaSets {
 
     fn flags(&self) -> &'static [Flag] {
         &FLAGS
-    }
-
-    fn sizes(&self) -> Option<Sizes> {
-        Some(Sizes {
-            count: FLAGS[0].name,
-            each: FLAGS[1].name,
-        })
     }
 
     /// Returns a ReplicaSet; one that belongs to a Deployment selects only the pods of its revision.
@@ -126,14 +119,12 @@ impl LaboratoryWorkload for ReplicaSets {
     fn scale(
         &self,
         cluster: &Cluster,
-        (namespace, name): (&str, &str),
+        namespace: &str,
+        name: &str,
         replicas: i32,
         now: Now,
     ) -> Result<ObjectMeta, ApiError> {
-        let update = ScaleUpdate {
-            replicas,
-            ..ScaleUpdate::default()
-        };
+        let update = scale_to(replicas);
         let scaled = cluster.update_scale::<ReplicaSet>(namespace, name, &update, now)?;
         Ok(scaled.metadata.clone())
     }
@@ -269,6 +260,14 @@ impl OwnsPods for ReplicaSets {
     fn successor(&self, object: &dyn Object, revision: u32) -> Option<AnyObject> {
         let old = object.downcast_ref::<ReplicaSet>()?;
         Some(Arc::new(successor::successor(old, revision)))
+    }
+}
+
+/// Returns an unconditional change of the number of pods.
+fn scale_to(replicas: i32) -> ScaleUpdate {
+    ScaleUpdate {
+        replicas,
+        ..ScaleUpdate::default()
     }
 }
 

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use podstorm::client::{ApiError, Cause};
+use podstorm_apiserver::Cluster;
 use podstorm_apiserver::defaulting::default_replication_controller;
 use podstorm_apiserver::validation::validate_replication_controller;
-use podstorm_apiserver::{Cluster, ScaleUpdate};
 use podstorm_objects::{
     AnyObject, Kind, Labels, Now, Object, ObjectMeta, Pod, PodSpec, PodTemplate, ReplicaSetStatus,
     ReplicationController, Resource as _, Rest,
@@ -14,7 +14,7 @@ use podstorm_objects::{
 use super::super::explain::{Asked, Explanation};
 use super::super::objects::{Objects, recreated};
 use super::super::{Demand, Gates, LaboratoryWorkload, NameFlag, OwnsPods, Part};
-use super::{explain, settled_status};
+use super::{explain, scale_to, settled_status};
 use crate::input::{InputObject, ReadTyped, TypedOwner};
 
 /// The ReplicationController workload.
@@ -45,14 +45,12 @@ impl LaboratoryWorkload for ReplicationControllers {
     fn scale(
         &self,
         cluster: &Cluster,
-        (namespace, name): (&str, &str),
+        namespace: &str,
+        name: &str,
         replicas: i32,
         now: Now,
     ) -> Result<ObjectMeta, ApiError> {
-        let update = ScaleUpdate {
-            replicas,
-            ..ScaleUpdate::default()
-        };
+        let update = scale_to(replicas);
         let scaled =
             cluster.update_scale::<ReplicationController>(namespace, name, &update, now)?;
         Ok(scaled.metadata.clone())

@@ -7,19 +7,17 @@ mod input;
 use std::sync::Arc;
 
 use compact_str::format_compact;
-use podstorm::client::ApiError;
 use podstorm::statefulset::course::{Course, settled_status};
 use podstorm::statefulset::spec::SetSpec;
-use podstorm_apiserver::Cluster;
-use podstorm_objects::{AnyObject, DynamicObject, Kind, Labels, Now, Object, ObjectMeta, Pod, Str};
+use podstorm_objects::{AnyObject, DynamicObject, Kind, Labels, Object, ObjectMeta, Pod, Str};
 use serde_json::{Value, json};
 
 use super::explain::{Asked, Explanation};
 use super::flags::{Flag, FlagValues, Form};
-use super::objects::{Objects, change_spec, members, recreated};
+use super::objects::{Objects, members, recreated};
 use super::{
     Demand, Findings, Gates, LaboratoryWorkload, Limits, NameFlag, OwnsPods, Part, Progress,
-    RollsOut, Sizes, StatusCounts,
+    RollsOut, StatusCounts,
 };
 use crate::input::InputObject;
 use crate::owned_pods::PodsByOwner;
@@ -44,19 +42,17 @@ static FLAGS: [Flag; 5] = [
     Flag {
         name: "partition",
         form: Form::Number(0),
-        help: "partition of their rolling updates: the first pods of each StatefulSet, this many, are not \
+        help: "partition of their rolling updates: this number of pods of each StatefulSet, the first ones, is not \
             updated [default: 0, unless the scenario sets another number]",
     },
     Flag {
         name: "statefulset-max-unavailable",
         form: Form::Number(1),
-        help: "maxUnavailable of their rolling updates, which has an effect only with the gate \
+        help: "maxUnavailable of their rolling updates; it takes effect only with the feature gate \
             MaxUnavailableStatefulSet [default: 1, unless the scenario sets another number]",
     },
 ];
 
-static COUNT: &Flag = &FLAGS[0];
-static EACH: &Flag = &FLAGS[1];
 static PARALLEL: &Flag = &FLAGS[2];
 static PARTITION: &Flag = &FLAGS[3];
 static MAX_UNAVAILABLE: &Flag = &FLAGS[4];
@@ -72,13 +68,6 @@ impl LaboratoryWorkload for StatefulSets {
 
     fn flags(&self) -> &'static [Flag] {
         &FLAGS
-    }
-
-    fn sizes(&self) -> Option<Sizes> {
-        Some(Sizes {
-            count: COUNT.name,
-            each: EACH.name,
-        })
     }
 
     fn check_flags(&self, values: &FlagValues, _: i32) -> Result<(), String> {
@@ -124,22 +113,11 @@ impl LaboratoryWorkload for StatefulSets {
         Some(Arc::new(set))
     }
 
-    fn scale(
-        &self,
-        cluster: &Cluster,
-        at: (&str, &str),
-        replicas: i32,
-        now: Now,
-    ) -> Result<ObjectMeta, ApiError> {
-        let set = |spec: &mut Value| spec["replicas"] = replicas.into();
-        change_spec(&cluster.api(self.kind()), at, set, now)
-    }
-
     fn name_flag(&self) -> NameFlag {
         NameFlag {
             name: "statefulset",
-            help: "A StatefulSet: what its next syncs do, which pod or claim it waits for then, and which pod unblocks it if \
-         it is stuck; with --replicas or --image after that change",
+            help: "A StatefulSet: its next syncs, the pod or claim that it then waits for, and the pod that \
+                unblocks it if it is stuck; with --replicas or --image, after that change",
         }
     }
 

@@ -5,7 +5,8 @@ use std::sync::atomic::AtomicBool;
 
 use podstorm::revisions::{HASH_LABEL, Owner, RevisionData};
 use podstorm::statefulset::identity::{POD_INDEX_LABEL, POD_NAME_LABEL, REVISION_LABEL};
-use podstorm_apiserver::ClusterOptions;
+use podstorm_apiserver::{Cluster, ClusterOptions};
+use podstorm_objects::Now;
 
 use super::*;
 use crate::manifest;

@@ -6,13 +6,12 @@ use podstorm::intern::FIXED_STATE;
 use podstorm_objects::{Kind, Pod};
 
 use super::Tracker;
-use super::state::Owner;
+use super::state::{Maker, Owner};
 use crate::workloads;
 
 impl Tracker {
-    /// Returns the makers of owners from files with pods that can't become ready: kind, namespace
-    /// and name. O(owners).
-    pub(in crate::run::phases) fn stuck_makers(&self) -> HashSet<(Kind, &str, &str), RandomState> {
+    /// Returns the makers of owners from files with pods that can't become ready. O(owners).
+    pub(in crate::run::phases) fn stuck_makers(&self) -> HashSet<Maker<'_>, RandomState> {
         let mut stuck = HashSet::with_hasher(FIXED_STATE);
         let owners = self.owners.iter().filter(|owner| owner.stuck > 0);
         stuck.extend(owners.filter_map(Owner::maker));
@@ -21,10 +20,7 @@ impl Tracker {
 
     /// Returns how many pods of a maker from files can't become ready, and why; `None` if all can.
     /// O(owners).
-    pub(in crate::run::phases) fn stuck_of(
-        &self,
-        maker: (Kind, &str, &str),
-    ) -> Option<(i32, &str)> {
+    pub(in crate::run::phases) fn stuck_of(&self, maker: Maker<'_>) -> Option<(i32, &str)> {
         let owners = self.owners.iter();
         let owners = owners.filter(|owner| owner.stuck > 0 && owner.maker() == Some(maker));
         let mut why = None;

@@ -31,7 +31,7 @@ use super::slowest::{Convergence, Slowest};
 use crate::result::{Phase, SlowWorkload};
 use crate::workloads::{self, Demand, Workload};
 
-pub(super) use self::state::{DownOfOne, DownPeak, Owner};
+pub(super) use self::state::{DownOfOne, DownPeak, Maker, Owner};
 
 /// No owner or no place.
 const NONE: u32 = u32::MAX;

@@ -6,6 +6,14 @@ use smallvec::SmallVec;
 
 use crate::workloads::{OwnsPods, StatusCounts, Workload, controller};
 
+/// The object whose rollouts replace the pods of an owner.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(in crate::run::phases) struct Maker<'a> {
+    pub(in crate::run::phases) kind: Kind,
+    pub(in crate::run::phases) namespace: &'a str,
+    pub(in crate::run::phases) name: &'a str,
+}
+
 /// An owner of pods.
 #[derive(Debug)]
 pub(in crate::run::phases) struct Owner {
@@ -73,10 +81,14 @@ impl Owner {
             .expect("the workload of an owner owns pods")
     }
 
-    /// Returns kind, namespace and name of the object whose rollouts replace its pods.
-    pub(super) fn maker(&self) -> Option<(Kind, &str, &str)> {
+    /// Returns the object whose rollouts replace its pods.
+    pub(super) fn maker(&self) -> Option<Maker<'_>> {
         let (workload, name) = self.maker.as_ref()?;
-        Some((workload.kind(), &*self.namespace, name))
+        Some(Maker {
+            kind: workload.kind(),
+            namespace: &self.namespace,
+            name,
+        })
     }
 
     /// Returns the kind of the object whose rollouts replace its pods, or its own.

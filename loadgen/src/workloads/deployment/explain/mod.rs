@@ -24,13 +24,11 @@ use podstorm::driver::{Driver, Progress, Workload};
 use podstorm::informer::Informers;
 use podstorm::template::{TemplateForm, same_template};
 use podstorm_apiserver::{Cluster, ClusterOptions};
-use podstorm_objects::{
-    AnyObject, Deployment, Kind, Namespace, Now, ObjectMeta, ReplicaSet, ReplicaSetStatus,
-};
+use podstorm_objects::{AnyObject, Deployment, Kind, Now, ReplicaSet, ReplicaSetStatus};
 use podstorm_sim::engine::client::{ApiCalls, Client};
 use serde::Serialize;
 
-use crate::input::InputObject;
+use crate::input::{InputObject, named_namespace};
 use crate::owned_pods::OwnedPods;
 use crate::text::json;
 use crate::units::{NS_PER_SECOND, duration_text};
@@ -267,15 +265,8 @@ impl Server {
         } = found;
         let cluster = Arc::new(Cluster::new(ClusterOptions::default()));
         let meta = &deployment.metadata;
-        let namespace = Namespace {
-            metadata: ObjectMeta {
-                name: (*meta.namespace).into(),
-                ..ObjectMeta::default()
-            },
-            ..Namespace::default()
-        };
         // `default` exists from the start.
-        let _there = cluster.import(namespace, now);
+        let _there = cluster.import(named_namespace(&meta.namespace), now);
         let api = cluster.api(Kind::DEPLOYMENT);
         let what = format!("Deployment {}", full_name(meta));
         let mut stored = api

@@ -3,7 +3,7 @@
 use super::{Answer, Finding};
 use crate::text::columns::columns;
 use crate::workloads::explain::Layout;
-use crate::workloads::replicaset::explain::table::paragraph;
+use crate::workloads::replicaset::explain::table::{paragraph, rows_left_out, section};
 
 /// Formats the whole answer, in lines of at most `width` except for tables.
 pub(super) fn render(answer: &Answer, layout: Layout) -> String {
@@ -53,11 +53,10 @@ pub(super) fn render(answer: &Answer, layout: Layout) -> String {
         out += &columns(&header, &rows.collect::<Vec<_>>(), |at| {
             ![0, 1, 3].contains(&at)
         });
-        left(&mut out, answer.removals.len(), limit);
+        rows_left_out(&mut out, answer.removals.len(), limit);
     }
     for note in &answer.notes {
-        out.push('\n');
-        paragraph(&mut out, note, width);
+        section(&mut out, note, width);
     }
     out
 }
@@ -108,13 +107,6 @@ fn table(findings: &[Finding], limit: usize) -> String {
         ]
     });
     let mut out = columns(&header, &shown.collect::<Vec<_>>(), |at| at != 2);
-    left(&mut out, findings.len(), limit);
+    rows_left_out(&mut out, findings.len(), limit);
     out
-}
-
-/// Adds the number of rows left out.
-fn left(out: &mut String, count: usize, limit: usize) {
-    if count > limit {
-        *out += &format!(" and {} more: --all shows every row\n", count - limit);
-    }
 }

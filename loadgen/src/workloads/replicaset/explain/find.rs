@@ -155,7 +155,7 @@ pub fn find_deployment(
     let newest = all[0];
     let by = match revision(newest) {
         Some(_) => "the newest by revision",
-        None => "the newest by creation, for none names a revision",
+        None => "the newest by creation, because none has a revision",
     };
     let note = (with_replicas.len() > 1 || newest.replicas() == 0).then(|| {
         let has = match with_replicas.is_empty() {
@@ -163,9 +163,9 @@ pub fn find_deployment(
             false => format!("replicas have {}", some_of(&with_replicas)),
         };
         format!(
-            "Of the {} ReplicaSets of Deployment {} this is {by}, {}; {has}. A Deployment with a \
-             roll-out under way divides its replicas over several: --replicaset asks about another, \
-             and --replicas is the ReplicaSet's own.",
+            "Of the {} ReplicaSets of Deployment {} this is {by}, {}; {has}. During a \
+             rollout a Deployment divides its replicas over several ReplicaSets: --replicaset \
+             selects another one, and --replicas applies to this one.",
             all.len(),
             names[at],
             newest.metadata.name,

@@ -28,8 +28,7 @@ pub(super) fn render(answer: &Answer, layout: Layout) -> String {
     out.push('\n');
     out.push_str(&table(&answer.outcome, layout));
     if let Some(text) = unsettled(&answer.outcome) {
-        out.push('\n');
-        paragraph(&mut out, &text, width);
+        section(&mut out, &text, width);
     }
     if answer.advice.is_some() {
         out.push('\n');
@@ -43,6 +42,19 @@ pub(crate) fn paragraph(out: &mut String, text: &str, width: usize) {
     wrapped(text, width)
         .iter()
         .for_each(|line| *out += &format!("{line}\n"));
+}
+
+/// Adds a text after a blank line, wrapped into lines.
+pub(crate) fn section(out: &mut String, text: &str, width: usize) {
+    out.push('\n');
+    paragraph(out, text, width);
+}
+
+/// Adds the number of rows left out of a table.
+pub(crate) fn rows_left_out(out: &mut String, count: usize, limit: usize) {
+    if count > limit {
+        *out += &format!(" and {} more: --all shows every row\n", count - limit);
+    }
 }
 
 /// Returns the headline: `ReplicaSet shop/web: 12 active pods, spec.replicas 12 -> 8: 4 pods are

@@ -10,10 +10,11 @@ use podstorm::driver::{Driver, Workload, sync_all};
 use podstorm::informer::Informers;
 use podstorm::statefulset::{Controller, ControllerOptions, StatefulSets};
 use podstorm_apiserver::{Cluster, ClusterOptions, ListOptions};
-use podstorm_objects::{AnyObject, DynamicObject, Kind, Namespace, Now, ObjectMeta, Pod};
+use podstorm_objects::{AnyObject, DynamicObject, Kind, Now, Pod};
 use podstorm_sim::engine::client::{ApiCalls, Client};
 
 use super::{Asked, Found, words};
+use crate::input::named_namespace;
 use crate::workloads::replicaset::explain::find::full_name;
 
 /// The server and its set.
@@ -39,15 +40,8 @@ impl Server {
     ) -> Result<Server> {
         let cluster = Arc::new(Cluster::new(ClusterOptions::default()));
         let meta = &found.set.metadata;
-        let namespace = Namespace {
-            metadata: ObjectMeta {
-                name: (*meta.namespace).into(),
-                ..ObjectMeta::default()
-            },
-            ..Namespace::default()
-        };
         // `default` exists from the start.
-        let _there = cluster.import(namespace, now);
+        let _there = cluster.import(named_namespace(&meta.namespace), now);
         let owned = found.revisions.iter().chain(&found.claims);
         for object in std::iter::once(&found.set).chain(owned) {
             let kind = object.kind();

@@ -4,7 +4,7 @@ use super::Answer;
 use crate::text::columns::columns;
 use crate::units::counted;
 use crate::workloads::explain::Layout;
-use crate::workloads::replicaset::explain::table::paragraph;
+use crate::workloads::replicaset::explain::table::{paragraph, rows_left_out, section};
 
 /// Formats the whole answer, in lines of at most the layout's width except for tables. Only wide
 /// tables have statuses and revisions.
@@ -24,40 +24,28 @@ pub(super) fn render(answer: &Answer, layout: Layout) -> String {
             vec![number, it.request.clone(), it.name.clone(), it.why.clone()]
         }));
     }
-    out.push('\n');
     if rows.is_empty() {
-        paragraph(
-            &mut out,
-            "No sync creates, changes or deletes a pod or claim.",
-            width,
-        );
+        let text = "No sync creates, changes or deletes a pod or claim.";
+        section(&mut out, text, width);
     } else {
+        out.push('\n');
         let header = ["sync", "request", "name", "why"].map(str::to_owned);
         let shown = &rows[..limit.min(rows.len())];
         out += &columns(&header, shown, |at| at != 0);
-        if rows.len() > limit {
-            out += &format!(" and {} more: --all shows every row\n", rows.len() - limit);
-        }
+        rows_left_out(&mut out, rows.len(), limit);
     }
     if let Some(failure) = &answer.failure {
-        out.push('\n');
-        paragraph(&mut out, &format!("The last sync fails: {failure}"), width);
+        section(&mut out, &format!("The last sync fails: {failure}"), width);
     }
     for wait in &answer.waits {
-        out.push('\n');
         let text = format!("Then it waits for {}: {}.", wait.pod, wait.why);
-        paragraph(&mut out, &text, width);
+        section(&mut out, &text, width);
     }
     for note in &answer.notes {
-        out.push('\n');
-        paragraph(&mut out, note, width);
+        section(&mut out, note, width);
     }
-    out.push('\n');
-    paragraph(
-        &mut out,
-        &format!("kubectl rollout status: {}", answer.rollout),
-        width,
-    );
+    let rollout = format!("kubectl rollout status: {}", answer.rollout);
+    section(&mut out, &rollout, width);
     out
 }
 
