@@ -1,7 +1,7 @@
 //! A reader of recorded cases that detects unread members: reading a member takes it, and `finish`
 //! refuses the rest.
 
-use podstorm::object::Map;
+use podstorm::object::{Map, Now};
 use serde_json::{Value, json};
 
 /// The members of one JSON object of a case.
@@ -66,6 +66,20 @@ impl Fields {
                 None => Err(self.wrong(key, "an integer", &other)),
             },
         }
+    }
+
+    /// Takes the time of a case, with this monotonic time. Drops the origin of the case and another
+    /// form of the time.
+    ///
+    /// # Errors
+    /// A member has another type.
+    pub fn now(&mut self, mono_ns: i64) -> Result<Now, String> {
+        self.text("category")?;
+        self.text("now")?;
+        Ok(Now {
+            mono_ns,
+            wall_ns: self.int("nowUnixNano")?,
+        })
     }
 
     /// Takes a boolean; false if absent or null.

@@ -21,13 +21,7 @@ const NAMESPACE: &str = "/api/v1/namespaces/ns1";
 
 /// Runs one case.
 pub(super) fn run(case: &mut Fields) -> Result<(), String> {
-    case.text("category")?;
-    case.text("now")?;
-    let wall_ns = case.int("nowUnixNano")?;
-    let now = Now {
-        mono_ns: 0,
-        wall_ns,
-    };
+    let now = case.now(0)?;
     let mut api = ScriptedApi {
         answers: case.object("answers")?.rest(),
         lists: case.object("lists")?.rest(),

@@ -19,12 +19,7 @@ const QUARANTINE_NS: i64 = 40_000_000_000;
 
 /// Runs one case.
 pub(super) fn run(case: &mut Fields) -> Result<(), String> {
-    case.text("category")?;
-    case.text("now")?;
-    let now = Now {
-        mono_ns: QUARANTINE_NS,
-        wall_ns: case.int("nowUnixNano")?,
-    };
+    let now = case.now(QUARANTINE_NS)?;
     let mut api = Api {
         answers: case.object("answers")?.rest(),
         live_nodes: case.texts("liveNodes")?,

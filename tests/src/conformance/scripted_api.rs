@@ -21,16 +21,47 @@ pub(super) struct Api {
     creates: Map,
     deletes: Map,
     patches: Map,
-    workload_gets: Option<Vec<Value>>,
+    workload_gets: ScriptedGets,
     status_puts: Vec<Value>,
     cancelled: bool,
     creates_called: usize,
     creates_succeeded: u64,
-    gets_called: usize,
     puts_called: usize,
     /// The object that the next status write must be based on.
     base: Option<Arc<ReplicaSet>>,
     requests: Vec<Value>,
+}
+
+/// The recorded answers to the reads of a workload, of which the last one repeats.
+pub(super) struct ScriptedGets {
+    answers: Vec<Value>,
+    called: usize,
+}
+
+impl ScriptedGets {
+    /// Takes the answers from the script of a case.
+    pub(super) fn take(script: &mut Fields) -> Result<ScriptedGets, String> {
+        Ok(ScriptedGets {
+            answers: script.list("parentGets")?,
+            called: 0,
+        })
+    }
+
+    /// Merges the next answer into the live object, or returns the error that it is.
+    pub(super) fn next(&mut self, mut live: Value) -> Result<Result<Value, ApiError>, String> {
+        let get = self.answers.get(self.called).or(self.answers.last());
+        self.called += 1;
+        let mut get = Fields::new(get.cloned().unwrap_or(json!({})), "parentGets")?;
+        let (error, merge) = (get.take("error"), get.take("merge"));
+        get.finish()?;
+        if let Some(error) = error {
+            return Ok(Err(api_error(&error)?));
+        }
+        if let (Some(Value::Object(merge)), Value::Object(live)) = (&merge, &mut live) {
+            json_merge(live, merge);
+        }
+        Ok(Ok(live))
+    }
 }
 
 impl Api {
@@ -61,16 +92,11 @@ impl Api {
             creates: script.object("creates")?.rest(),
             deletes: script.object("deletes")?.rest(),
             patches: script.object("patches")?.rest(),
-            workload_gets: match script.take("parentGets") {
-                None => None,
-                Some(Value::Array(gets)) => Some(gets),
-                Some(other) => return Err(format!("api.parentGets: {other}")),
-            },
+            workload_gets: ScriptedGets::take(&mut script)?,
             status_puts: script.list("statusPuts")?,
             cancelled,
             creates_called: 0,
             creates_succeeded: 0,
-            gets_called: 0,
             puts_called: 0,
             base,
             requests: Vec::new(),
@@ -209,21 +235,10 @@ impl Api {
     }
 
     fn get_workload(&mut self) -> Result<Answer, String> {
-        let mut live = self.workload_json.clone();
-        if let Some(gets) = &self.workload_gets {
-            let get = gets.get(self.gets_called.min(gets.len().saturating_sub(1)));
-            self.gets_called += 1;
-            let mut get = Fields::new(get.cloned().unwrap_or(json!({})), "parentGets")?;
-            let (error, merge) = (get.take("error"), get.take("merge"));
-            get.finish()?;
-            if let Some(error) = error {
-                return Ok(Answer::Failed(api_error(&error)?));
-            }
-            if let (Some(Value::Object(merge)), Value::Object(live)) = (&merge, &mut live) {
-                json_merge(live, merge);
-            }
-        }
-        let live = workload(self.kind, live)?;
+        let live = match self.workload_gets.next(self.workload_json.clone())? {
+            Ok(live) => workload(self.kind, live)?,
+            Err(error) => return Ok(Answer::Failed(error)),
+        };
         if self.puts_called > 0 {
             self.base = Some(live.clone());
         }

@@ -29,9 +29,7 @@ fn string(data: &[u8]) -> bool {
     assert_eq!(again.as_ref(), Ok(&selector), "printed as {printed:?}");
     let requirements = read_canonical(&printed);
     for labels in label_sets(&requirements) {
-        let expected = requirements
-            .iter()
-            .all(|requirement| requirement.holds(&labels));
+        let expected = holds(&requirements, &labels);
         assert_eq!(
             selector.matches(&labels),
             expected,
@@ -75,9 +73,7 @@ fn json_form(data: &[u8]) -> bool {
     let again = Selector::parse(&printed).expect("the printed form is readable");
     assert_eq!(again.to_string(), printed);
     for labels in label_sets(&requirements) {
-        let expected = requirements
-            .iter()
-            .all(|requirement| requirement.holds(&labels));
+        let expected = holds(&requirements, &labels);
         assert_eq!(
             selector.matches(&labels),
             expected,
@@ -90,6 +86,10 @@ fn json_form(data: &[u8]) -> bool {
         );
     }
     true
+}
+
+fn holds(requirements: &[Requirement], labels: &Labels) -> bool {
+    requirements.iter().all(|one| one.holds(labels))
 }
 
 /// A requirement that is evaluated literally.

@@ -37,39 +37,56 @@ const STEADY: &str = "steady";
 const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
 const NAMESPACES: &str = "/api/v1/namespaces";
 
-/// Kinds in a namespace, with the content of an object of each. Objects are changed by their
-/// labels.
-const KINDS: [(&str, &str, &str); 9] = [
-    ("api/v1", "configmaps", r#"{"data": {"a": "b"}}"#),
-    ("api/v1", "secrets", r#"{"stringData": {"a": "b"}}"#),
-    ("api/v1", "serviceaccounts", "{}"),
-    (
+/// A kind in a namespace.
+#[derive(Clone, Copy)]
+struct LoadedKind {
+    /// The path of its group and version.
+    prefix: &'static str,
+    resource: &'static str,
+    /// The content of an object, as JSON.
+    object: &'static str,
+}
+
+const fn kind(prefix: &'static str, resource: &'static str, object: &'static str) -> LoadedKind {
+    LoadedKind {
+        prefix,
+        resource,
+        object,
+    }
+}
+
+/// The kinds under load. Objects are changed by their labels.
+const KINDS: [LoadedKind; 9] = [
+    kind("api/v1", "configmaps", r#"{"data": {"a": "b"}}"#),
+    kind("api/v1", "secrets", r#"{"stringData": {"a": "b"}}"#),
+    kind("api/v1", "serviceaccounts", "{}"),
+    kind(
         "api/v1",
         "services",
         r#"{"spec": {"selector": {"app": "a"}, "ports": [{"port": 80}]}}"#,
     ),
-    (
+    kind(
         "api/v1",
         "pods",
         r#"{"spec": {"containers": [{"name": "c", "image": "i"}]}}"#,
     ),
-    (
+    kind(
         "apis/coordination.k8s.io/v1",
         "leases",
         r#"{"spec": {"holderIdentity": "h"}}"#,
     ),
-    (
+    kind(
         "apis/apps/v1",
         "deployments",
         r#"{"spec": {"replicas": 2, "selector": {"matchLabels": {"app": "a"}}, "template":
             {"metadata": {"labels": {"app": "a"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}}}}"#,
     ),
-    (
+    kind(
         "apis/policy/v1",
         "poddisruptionbudgets",
         r#"{"spec": {"maxUnavailable": 1, "selector": {"matchLabels": {"app": "a"}}}}"#,
     ),
-    (
+    kind(
         "apis/example.com/v1",
         "things",
         r#"{"apiVersion": "example.com/v1", "kind": "Thing", "spec": {"size": 1}}"#,
@@ -221,10 +238,15 @@ impl Load {
     async fn touch(
         &mut self,
         connection: &mut Connection,
-        (prefix, resource, object): (&str, &str, &str),
+        kind: LoadedKind,
         namespace: &str,
         name: &str,
     ) -> anyhow::Result<()> {
+        let LoadedKind {
+            prefix,
+            resource,
+            object,
+        } = kind;
         let collection = format!("/{prefix}/namespaces/{namespace}/{resource}");
         let path = format!("{collection}/{name}");
         let asked = match self.random.u32(..10) {
@@ -258,7 +280,9 @@ impl Load {
     /// Opens watches, reads nothing, and drops them.
     async fn watch(mut self) -> anyhow::Result<()> {
         while self.goes_on() {
-            let (prefix, resource, _) = KINDS[self.random.usize(..KINDS.len())];
+            let LoadedKind {
+                prefix, resource, ..
+            } = KINDS[self.random.usize(..KINDS.len())];
             let all = if self.random.bool() {
                 ""
             } else {
@@ -276,7 +300,9 @@ impl Load {
     async fn page(mut self) -> anyhow::Result<()> {
         let mut connection = Connection::open(&self.server).await?;
         while self.goes_on() {
-            let (prefix, resource, _) = KINDS[self.random.usize(..KINDS.len())];
+            let LoadedKind {
+                prefix, resource, ..
+            } = KINDS[self.random.usize(..KINDS.len())];
             let mut token = String::new();
             loop {
                 let path = format!("/{prefix}/{resource}?limit=7&continue={token}");

@@ -166,7 +166,7 @@ impl Server<'_> {
         without_version(&mut expected);
         expect_same("request", &ours, &expected)?;
         let answer = match (mark, request) {
-            (Some(mark), _) => Ok(Answer::Failed(refusal(mark, request)?)),
+            (Some((mark, value)), _) => Ok(Answer::Failed(refusal(mark, &value, request)?)),
             (None, Request::Create { object } | Request::Put { object }) => {
                 let meta = result.rest();
                 self.store(object, &meta, false)
@@ -222,7 +222,7 @@ fn without_version(request: &mut Value) {
 }
 
 /// Returns the error for a recorded mark.
-fn refusal((mark, value): (&str, Value), request: &Request) -> Result<ApiError, String> {
+fn refusal(mark: &str, value: &Value, request: &Request) -> Result<ApiError, String> {
     let (Request::Create { object } | Request::Put { object } | Request::PutStatus { object }) =
         request
     else {
@@ -235,7 +235,7 @@ fn refusal((mark, value): (&str, Value), request: &Request) -> Result<ApiError, 
             let message = format!("{} \"{name}\" already exists", kind.group_resource());
             Ok(ApiError::status(409, Reason::AlreadyExists, message))
         }
-        _ => api_error(&value),
+        _ => api_error(value),
     }
 }
 

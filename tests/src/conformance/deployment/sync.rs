@@ -15,13 +15,7 @@ use crate::conformance::{Fields, expect_eq};
 
 /// Runs one case.
 pub(in crate::conformance) fn run(case: &mut Fields) -> Result<(), String> {
-    // The origin of the case, and another form of `nowUnixNano`.
-    case.text("category")?;
-    case.text("now")?;
-    let now = Now {
-        mono_ns: MONO_NS,
-        wall_ns: case.int("nowUnixNano")?,
-    };
+    let now = case.now(MONO_NS)?;
     let mut gates = case.object("featureGates")?;
     let mut harness = Harness::new(gates.flag("DeploymentReplicaSetTerminatingReplicas")?);
     gates.finish()?;

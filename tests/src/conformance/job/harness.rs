@@ -13,11 +13,10 @@ use podstorm::job::{Controller, ControllerOptions};
 use podstorm::metrics;
 use podstorm::object::{AnyObject, DynamicObject, Kind, Map, Now, Object, Pod, Time, Uid};
 use podstorm::workqueue::Take;
-use podstorm_apiserver::json_merge;
 use serde_json::{Value, json};
 
 use crate::conformance::Fields;
-use crate::conformance::scripted_api::api_error;
+use crate::conformance::scripted_api::{ScriptedGets, api_error};
 use crate::conformance::shared::{Flight, pod};
 
 /// The monotonic time of a sync: late enough for expired expectations.
@@ -168,7 +167,8 @@ impl Harness {
 /// The API can't answer a request.
 pub(super) fn run(
     harness: &Harness,
-    (queue, key): (usize, KeyId),
+    queue: usize,
+    key: KeyId,
     now: Now,
     api: &mut Api,
 ) -> Result<Driver<<Controller as Workload>::Sync>, String> {
@@ -209,11 +209,10 @@ pub(super) struct Api {
     creates: Map,
     deletes: Map,
     patches: Map,
-    parent_gets: Option<Vec<Value>>,
+    parent_gets: ScriptedGets,
     status_puts: Vec<Value>,
     created: usize,
     stored: u64,
-    gets: usize,
     puts: usize,
     flights: usize,
     /// The Job on which the next status write must be based.
@@ -248,15 +247,10 @@ impl Api {
             creates: script.object("creates")?.rest(),
             deletes: script.object("deletes")?.rest(),
             patches: script.object("patches")?.rest(),
-            parent_gets: match script.take("parentGets") {
-                None => None,
-                Some(Value::Array(gets)) => Some(gets),
-                Some(other) => return Err(format!("api.parentGets: {other}")),
-            },
+            parent_gets: ScriptedGets::take(&mut script)?,
             status_puts: script.list("statusPuts")?,
             created: 0,
             stored: 0,
-            gets: 0,
             puts: 0,
             flights: 0,
             base: job.clone(),
@@ -345,21 +339,10 @@ impl Api {
     }
 
     fn get(&mut self) -> Result<Answer, String> {
-        let mut live = self.job.clone();
-        if let Some(gets) = &self.parent_gets {
-            let get = gets.get(self.gets.min(gets.len().saturating_sub(1)));
-            self.gets += 1;
-            let mut get = Fields::new(get.cloned().unwrap_or(json!({})), "parentGets")?;
-            let (error, merge) = (get.take("error"), get.take("merge"));
-            get.finish()?;
-            if let Some(error) = error {
-                return Ok(Answer::Failed(api_error(&error)?));
-            }
-            if let (Some(Value::Object(merge)), Value::Object(live)) = (&merge, &mut live) {
-                json_merge(live, merge);
-            }
-        }
-        Ok(Answer::Object(Arc::new(job(live)?)))
+        Ok(match self.parent_gets.next(self.job.clone())? {
+            Ok(live) => Answer::Object(Arc::new(job(live)?)),
+            Err(error) => Answer::Failed(error),
+        })
     }
 
     fn put_status(&mut self, object: &AnyObject) -> Result<Answer, String> {

@@ -30,7 +30,7 @@ pub(in crate::conformance) fn run(case: &mut Fields) -> Result<(), String> {
         mono_ns: MONO_NS,
         wall_ns: 0,
     };
-    let driver = run_sync(&harness, (ORPHANS, key), now, &mut api)?;
+    let driver = run_sync(&harness, ORPHANS, key, now, &mut api)?;
     let error = driver.sync.failure().map(|it| it.message.clone());
     if error.is_none() != harness.controller.orphans_of(key).is_none() {
         return Err("a key must be freed exactly if nothing is left to do".to_owned());

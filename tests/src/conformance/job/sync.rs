@@ -3,7 +3,7 @@
 
 use podstorm::job::backoff::Failures;
 use podstorm::job::{ControllerOptions, JOBS};
-use podstorm::object::{Kind, Now, ResourceVersion, Uid};
+use podstorm::object::{Kind, ResourceVersion, Uid};
 use podstorm::replicaset::parse_key;
 use serde_json::{Value, json};
 
@@ -13,12 +13,7 @@ use crate::conformance::{Fields, expect_eq};
 
 /// Runs one case.
 pub(in crate::conformance) fn run(case: &mut Fields) -> Result<(), String> {
-    case.text("category")?;
-    case.text("now")?;
-    let now = Now {
-        mono_ns: MONO_NS,
-        wall_ns: case.int("nowUnixNano")?,
-    };
+    let now = case.now(MONO_NS)?;
     let text = case.text("key")?;
     let defaults = ControllerOptions::default();
     let most = |count: Option<i64>, default: usize| match count {
@@ -50,7 +45,7 @@ pub(in crate::conformance) fn run(case: &mut Fields) -> Result<(), String> {
     match refused {
         Some(error) => ours["error"] = error.into(),
         None => {
-            let mut driver = run_sync(&harness, (JOBS, key), now, &mut api)?;
+            let mut driver = run_sync(&harness, JOBS, key, now, &mut api)?;
             failure = driver.sync.failure().cloned();
             ours["events"] = events(&mut driver).into();
         }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use podstorm::driver::Driver;
-use podstorm::object::{Kind, Now, ResourceVersion, Uid};
+use podstorm::object::{Kind, ResourceVersion, Uid};
 use podstorm::replicaset::parse_key;
 use podstorm::statefulset::{Controller, ControllerOptions};
 use serde_json::{Value, json};
@@ -19,12 +19,7 @@ const RECORDED: [Kind; 3] = [Kind::PERSISTENT_VOLUME_CLAIM, Kind::POD, Kind::STA
 
 /// Runs one case.
 pub(in crate::conformance) fn run(case: &mut Fields) -> Result<(), String> {
-    case.text("category")?;
-    case.text("now")?;
-    let now = Now {
-        mono_ns: MONO_NS,
-        wall_ns: case.int("nowUnixNano")?,
-    };
+    let now = case.now(MONO_NS)?;
     let mut gates = case.object("featureGates")?;
     let mut gate = |name: &str, default: bool| match gates.take(name) {
         None => Ok(default),
