@@ -81,6 +81,19 @@ pub fn missing_namespaces(objects: &[InputObject]) -> impl Iterator<Item = Input
         .map(|name| InputObject::Namespace(Box::new(named_namespace(&name))))
 }
 
+/// Formats kind, namespace and name, or the prefix of the name: `Pod shop/web-1`, `Node n1`.
+pub(crate) fn described(object: &dyn Object) -> String {
+    let (metadata, kind) = (object.metadata(), object.kind().name());
+    let name = match &*metadata.name {
+        "" => metadata.generate_name.as_deref().unwrap_or(""),
+        name => name,
+    };
+    match &*metadata.namespace {
+        "" => format!("{kind} {name}"),
+        namespace => format!("{kind} {namespace}/{name}"),
+    }
+}
+
 /// Returns the namespace with this name.
 pub(crate) fn named_namespace(name: &str) -> Namespace {
     Namespace {

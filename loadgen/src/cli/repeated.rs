@@ -12,7 +12,7 @@ use super::outputs::Outputs;
 use super::progress::Teller;
 use super::{print_beside, run::repeating};
 use crate::metrics::Threshold;
-use crate::report::terminal;
+use crate::report::{engine_text, terminal};
 use crate::result::{RunResult, thresholds};
 use crate::settings::{EngineKind, Settings};
 use crate::sweep::{self, RunPlan, repeated};
@@ -118,10 +118,6 @@ pub(super) fn run(
 fn text(flags: &RunFlags, results: &[RunResult], plans: &[RunPlan]) -> String {
     let (ran, wanted) = (results.len(), plans.len());
     let settings = &plans[0].settings;
-    let engine = match settings.engine {
-        EngineKind::Virtual => "virtual engine".to_owned(),
-        EngineKind::Threads => format!("threads engine, {} threads", settings.threads),
-    };
     let failed: Vec<&RunResult> = results
         .iter()
         .filter(|result| result.outcome.exit_code != 0)
@@ -139,7 +135,7 @@ fn text(flags: &RunFlags, results: &[RunResult], plans: &[RunPlan]) -> String {
     };
     let mut lines = vec![
         format!("{}: {runs}", settings.scenario.name),
-        format!("{engine}, {seeds}"),
+        format!("{}, {seeds}", engine_text(settings)),
     ];
     for result in failed.iter().take(FAILED_SHOWN) {
         lines.push(format!("seed {}: {}", result.seed, result.outcome.reason));

@@ -21,7 +21,7 @@ use podstorm_sim::rows::Rows;
 use podstorm_sim::services::Controllers;
 use serde::Serialize;
 
-use crate::input::{InputObject, missing_namespaces};
+use crate::input::{InputObject, described, missing_namespaces};
 use crate::text::json;
 use crate::workloads::explain::find::{near_names, some_of};
 use crate::workloads::explain::{Asked, Explanation, Layout};
@@ -161,9 +161,8 @@ fn copied(mut objects: Vec<InputObject>, now: Now) -> (Harness, Vec<String>) {
     all.append(&mut objects);
     let mut refused = Vec::new();
     for object in all {
-        let (kind, meta) = (object.kind(), object.metadata());
-        let name = format!("{} {}/{}", kind.name(), meta.namespace, meta.name);
-        let api = harness.cluster().api(kind);
+        let name = described(object.as_object());
+        let api = harness.cluster().api(object.kind());
         match api.import(object.into_any(), harness.now()) {
             // Some namespaces exist from the start.
             Err(error) if error.code != 409 => refused.push(format!("left out {name}: {error}")),

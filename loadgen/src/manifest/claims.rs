@@ -13,7 +13,7 @@ use podstorm_sim::provisioner::{PROVISIONER, default_class};
 use serde_json::Value;
 
 use super::{ManifestError, Places};
-use crate::input::InputObject;
+use crate::input::{InputObject, described};
 use crate::units::counted;
 use crate::workloads;
 
@@ -97,13 +97,11 @@ pub(super) fn prepare(
             )
         };
         let (object, of_object) = (&objects[number], claim.metadata.name.as_str());
-        let (kind, meta) = (object.kind(), object.metadata());
-        let problem = match kind == Kind::PERSISTENT_VOLUME_CLAIM {
+        let problem = match object.kind() == Kind::PERSISTENT_VOLUME_CLAIM {
             true => problem,
             false => format!("its claim template {of_object:?} {problem}"),
         };
-        let object = format!("{} {}/{}", kind.name(), meta.namespace, meta.name);
-        let error = places.error(number, &object, problem);
+        let error = places.error(number, &described(object.as_object()), problem);
         return Err(Box::new(error.expect("every object has a place")));
     }
     let held: BTreeSet<(&str, &str)> = of(Kind::PERSISTENT_VOLUME_CLAIM)
@@ -123,10 +121,10 @@ pub(super) fn prepare(
         }
         let mut named = claims(object).into_iter().filter(|claim| !claim.is_made);
         let lost = named.find(|claim| !held.contains(&(&meta.namespace, &claim.name)))?;
-        let kind = object.kind().name();
         Some(format!(
-            "{kind} {}/{}: pods wait for PersistentVolumeClaim {:?}, which is not in the files",
-            meta.namespace, meta.name, lost.name
+            "{}: pods wait for PersistentVolumeClaim {:?}, which is not in the files",
+            described(object.as_object()),
+            lost.name
         ))
     };
     let mut missing = objects.iter().filter_map(missing);

@@ -10,7 +10,7 @@ use hashbrown::hash_table::Entry;
 use podstorm_apiserver::custom;
 use podstorm_located::Place;
 use podstorm_objects::json::Tape;
-use podstorm_objects::{Kind, ObjectMeta, Sharer};
+use podstorm_objects::{Kind, Sharer};
 use serde_json::{Map, Value};
 
 use super::Kinds;
@@ -19,7 +19,7 @@ use super::decode::{self, Decoded, LeftOut, Why, Wrong};
 use super::document::{Document, is_list_kind};
 use super::error::ManifestError;
 use super::unknown::{self, Field, Found};
-use crate::input::{InputCounts, InputObject};
+use crate::input::{InputCounts, InputObject, described};
 use crate::units::count_for_people;
 
 /// Where an object came from, for the error about a second object of the same name.
@@ -181,8 +181,8 @@ impl Collector {
                         known.api_version()
                     ),
                     Why::UnknownKind => {
-                        "neither Kubernetes 1.36 nor a CustomResourceDefinition of \
-                                         the files has objects of this kind"
+                        "neither Kubernetes 1.36 nor a CustomResourceDefinition of the \
+                                         files has objects of this kind"
                             .to_owned()
                     }
                 };
@@ -241,7 +241,7 @@ impl Collector {
                 "{}: document {} ({}): unknown field {:?} is ignored",
                 self.files[origin.file as usize],
                 origin.document,
-                text_of(&self.objects[number]),
+                described(self.objects[number].as_object()),
                 field.path,
             );
             if let Some(meant) = field.meant {
@@ -461,7 +461,7 @@ impl Collector {
                 self.origin(other)
             );
             return Err(Box::new(ManifestError {
-                object: Some(text_of(&object)),
+                object: Some(described(object.as_object())),
                 path: index.map(|index| format!("items[{index}]")),
                 ..*self.of_document(problem)
             }));
@@ -480,11 +480,11 @@ impl Collector {
             if let Some(other) = doubled {
                 let problem = format!(
                     "{uid} is also the UID of {} ({}); UIDs must be unique",
-                    text_of(&self.objects[other as usize]),
+                    described(self.objects[other as usize].as_object()),
                     self.origin(other)
                 );
                 return Err(Box::new(ManifestError {
-                    object: Some(text_of(&object)),
+                    object: Some(described(object.as_object())),
                     path: Some(in_list(index, "metadata.uid")),
                     ..*self.of_document(problem)
                 }));
@@ -519,14 +519,10 @@ impl Collector {
 
     /// Describes the place of an earlier object, such as `document 2 of web.yaml`.
     fn origin(&self, number: u32) -> String {
-        let origin = self.origins[number as usize];
-        if origin.file as usize == self.file {
-            format!("document {}", origin.document)
-        } else {
-            format!(
-                "document {} of {}",
-                origin.document, self.files[origin.file as usize]
-            )
+        let Origin { file, document } = self.origins[number as usize];
+        match file as usize == self.file {
+            true => format!("document {document}"),
+            false => format!("document {document} of {}", self.files[file as usize]),
         }
     }
 
@@ -590,18 +586,5 @@ fn in_list(index: Option<usize>, path: &str) -> String {
         Some(index) if path.is_empty() => format!("items[{index}]"),
         Some(index) => format!("items[{index}].{path}"),
         None => path.to_owned(),
-    }
-}
-
-/// Formats kind, namespace and name: `ReplicaSet default/web`, `Node n1`.
-fn text_of(object: &InputObject) -> String {
-    let ObjectMeta {
-        name, namespace, ..
-    } = object.metadata();
-    let kind = object.kind().name();
-    if namespace.is_empty() {
-        format!("{kind} {name}")
-    } else {
-        format!("{kind} {namespace}/{name}")
     }
 }

@@ -22,7 +22,19 @@ use podstorm::row::RunsIn;
 use podstorm_sim::options::WorkerCounts;
 use podstorm_sim::rows::Rows;
 
+use crate::settings::{EngineKind, Settings};
 use crate::units::counted;
+
+/// Formats the engine of a run: `virtual engine`, `threads engine, 4 threads`.
+pub(crate) fn engine_text(settings: &Settings) -> String {
+    match settings.engine {
+        EngineKind::Threads => {
+            let threads = counted(settings.threads as u64, "thread");
+            format!("threads engine, {threads}")
+        }
+        EngineKind::Virtual => "virtual engine".to_owned(),
+    }
+}
 
 /// Formats the number of workers of the controllers in a run: one number if all have the same.
 fn workers_text(workers: &WorkerCounts) -> String {

@@ -8,10 +8,10 @@ use hashbrown::HashMap;
 use podstorm::identity::DEFAULT_ACCOUNT;
 use podstorm::intern::FIXED_STATE;
 use podstorm_apiserver::{Cluster, Plugin, kind_named};
-use podstorm_objects::{ApiError, Kind, Namespace, Now, Object, Pod, PodSpec, Str};
+use podstorm_objects::{ApiError, Kind, Namespace, Now, Pod, PodSpec, Str};
 use serde_json::json;
 
-use crate::input::{InputObject, missing_namespaces};
+use crate::input::{InputObject, described, missing_namespaces};
 
 /// The rank of existing objects, which have a UID, in the order of loading.
 const EXISTING: u8 = 3;
@@ -144,17 +144,4 @@ fn add_accounts(cluster: &Cluster, now: Now) -> Result<(), ApiError> {
         }
     }
     Ok(())
-}
-
-/// Formats `Pod shop/web-1`, `Node n1`.
-fn described(object: &dyn Object) -> String {
-    let (metadata, kind) = (object.metadata(), object.kind().name());
-    let name = match &*metadata.name {
-        "" => metadata.generate_name.as_deref().unwrap_or(""),
-        name => name,
-    };
-    match &*metadata.namespace {
-        "" => format!("{kind} {name}"),
-        namespace => format!("{kind} {namespace}/{name}"),
-    }
 }

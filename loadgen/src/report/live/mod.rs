@@ -24,7 +24,7 @@ use ratatui::backend::CrosstermBackend;
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyEventKind, KeyModifiers};
 use ratatui::{Terminal, TerminalOptions, Viewport};
 
-use crate::report::{colour, workers_text};
+use crate::report::{colour, engine_text, workers_text};
 use crate::run::{Observer, Progress};
 use crate::settings::{EngineKind, Settings};
 use crate::units::{counted, duration_text, number_for_people};
@@ -54,13 +54,6 @@ impl About {
     /// Creates the description of a run with these settings; `notes` are shown unchanged.
     pub fn new(settings: &Settings, notes: Vec<String>) -> About {
         let is_virtual = settings.engine == EngineKind::Virtual;
-        let engine = match settings.engine {
-            EngineKind::Threads => format!(
-                "threads engine, {}",
-                counted(settings.threads as u64, "thread")
-            ),
-            EngineKind::Virtual => "virtual engine".to_owned(),
-        };
         let (size, controller) = (&settings.size, &settings.controller);
         let limit = match controller.kube_api_qps {
             Some(qps) => format!("{} QPS", number_for_people(qps)),
@@ -75,7 +68,7 @@ impl About {
         About {
             scenario: settings.scenario.name.clone(),
             question: settings.scenario.question.clone(),
-            engine: format!("{engine}, seed {}", settings.seed),
+            engine: format!("{}, seed {}", engine_text(settings), settings.seed),
             cluster: format!(
                 "{}, {}, {nodes}; {}, {limit}, {} behaviour; {clock} limit {}",
                 counted(size.pods, "pod"),

@@ -5,7 +5,7 @@ use std::fmt::Write;
 
 use podstorm_sim::rows::Rows;
 
-use crate::report::{brake, workers_text};
+use crate::report::{brake, engine_text, workers_text};
 use crate::result::{EventWriterCounts, Host, Quantiles, RunResult};
 use crate::settings::{EngineKind, Latency, Settings};
 use crate::units::{
@@ -139,13 +139,7 @@ struct Report {
 
 fn headline(out: &mut Report, result: &RunResult) {
     let settings = &result.settings;
-    let engine = match settings.engine {
-        EngineKind::Threads => format!(
-            "threads engine, {}",
-            counted(settings.threads as u64, "thread")
-        ),
-        EngineKind::Virtual => "virtual engine".to_owned(),
-    };
+    let engine = engine_text(settings);
     let time = seconds_for_people(result.elapsed_seconds);
     let ending = match (result.outcome.exit_code, result.outcome.converged) {
         (0, true) => format!("converged in {time}"),

@@ -104,18 +104,21 @@ impl Driver {
         Action::Done
     }
 
+    /// Returns the next name for a step, or `None` after the last one. `all` returns the names when
+    /// the step begins, the first one last.
+    fn next_name(&mut self, all: impl FnOnce(&Driver) -> Vec<Str>) -> Option<Str> {
+        let names = self.at.names.take().unwrap_or_else(|| all(self));
+        self.at.names = (!names.is_empty()).then_some(names);
+        self.at.names.as_mut()?.pop()
+    }
+
     /// Deletes nodes one by one: the last ones, so that the first ones can fail in addition.
     pub(super) fn delete_nodes(&mut self, some: SomeNodes, now: Now) -> Action {
-        let names = match self.at.names.take() {
-            Some(names) => names,
-            None => {
-                let mut all = self.nodes_of(some.zone);
-                all.split_off(all.len() - some.nodes.resolve(all.len() as u64) as usize)
-            }
-        };
-        let names = self.at.names.insert(names);
-        let Some(node) = names.pop() else {
-            self.at.names = None;
+        let node = self.next_name(|driver| {
+            let mut all = driver.nodes_of(some.zone);
+            all.split_off(all.len() - some.nodes.resolve(all.len() as u64) as usize)
+        });
+        let Some(node) = node else {
             return Action::Done;
         };
         self.nodes.retain(|name| *name != node);
@@ -182,17 +185,12 @@ impl Driver {
 
     /// Deletes the first namespaces, one by one.
     pub(super) fn delete_namespaces(&mut self, which: Which, now: Now) -> Action {
-        let names = match self.at.names.take() {
-            Some(names) => names,
-            None => {
-                let mut all = self.pods_by_namespace();
-                all.truncate(which.resolve(all.len() as u64) as usize);
-                all.into_iter().map(|(name, _)| name).rev().collect()
-            }
-        };
-        let names = self.at.names.insert(names);
-        let Some(name) = names.pop() else {
-            self.at.names = None;
+        let name = self.next_name(|driver| {
+            let mut all = driver.pods_by_namespace();
+            all.truncate(which.resolve(all.len() as u64) as usize);
+            all.into_iter().map(|(name, _)| name).rev().collect()
+        });
+        let Some(name) = name else {
             return Action::Done;
         };
         let options = DeleteOptions::default();

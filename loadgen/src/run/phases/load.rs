@@ -9,7 +9,7 @@ use podstorm_apiserver::Cluster;
 use podstorm_objects::{Kind, Node, Now, Str};
 
 use super::tracker::Tracker;
-use crate::input::{InputObject, missing_namespaces};
+use crate::input::{InputObject, described, missing_namespaces};
 use crate::workloads;
 
 /// Objects to load, owners before the objects that they own.
@@ -72,12 +72,7 @@ impl Loader {
         let Some(object) = self.objects.pop_front() else {
             return false;
         };
-        let described = format!(
-            "{} {}/{}",
-            object.kind().name(),
-            object.metadata().namespace,
-            object.metadata().name
-        );
+        let described = described(object.as_object());
         if let Err(error) = self.load(object, cluster, tracker, now) {
             self.refused_count += 1;
             if self.refused.len() < REFUSED_MAX {

@@ -28,7 +28,7 @@ use podstorm_objects::{AnyObject, Deployment, Kind, Now, ReplicaSet, ReplicaSetS
 use podstorm_sim::engine::client::{ApiCalls, Client};
 use serde::Serialize;
 
-use crate::input::{InputObject, named_namespace};
+use crate::input::{InputObject, described, named_namespace};
 use crate::owned_pods::OwnedPods;
 use crate::text::json;
 use crate::units::{NS_PER_SECOND, duration_text};
@@ -288,10 +288,7 @@ impl Server {
         let meta = stored.metadata();
         let at = (meta.namespace.to_string(), meta.name.to_string());
         for set in sets {
-            let what = format!(
-                "ReplicaSet {}/{}",
-                set.metadata.namespace, set.metadata.name
-            );
+            let what = described(&set);
             cluster.import(set, now).context(what)?;
         }
         Ok(Server {

@@ -14,7 +14,7 @@ use podstorm_objects::{AnyObject, DynamicObject, Kind, Now, Pod};
 use podstorm_sim::engine::client::{ApiCalls, Client};
 
 use super::{Asked, Found, words};
-use crate::input::named_namespace;
+use crate::input::{described, named_namespace};
 use crate::workloads::replicaset::explain::find::full_name;
 
 /// The server and its set.
@@ -44,11 +44,9 @@ impl Server {
         let _there = cluster.import(named_namespace(&meta.namespace), now);
         let owned = found.revisions.iter().chain(&found.claims);
         for object in std::iter::once(&found.set).chain(owned) {
-            let kind = object.kind();
-            let imported = cluster
-                .api(kind)
-                .import(Arc::clone(object) as AnyObject, now);
-            imported.with_context(|| format!("{} {}", kind.name(), full_name(&object.metadata)))?;
+            let api = cluster.api(object.kind());
+            let imported = api.import(Arc::clone(object) as AnyObject, now);
+            imported.with_context(|| described(&**object))?;
         }
         for pod in &found.pods {
             let imported = cluster.import(Pod::clone(pod), now);
