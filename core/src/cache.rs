@@ -1,5 +1,5 @@
 //! The pod cache with the ranking fields of the pods of ReplicaSets and ReplicationControllers, and
-//! the marks with which other workloads keep the findings of a sync about a pod. See
+//! the marks under which the syncs of other workloads store findings about a pod. See
 //! [`podstorm_runtime::cache`].
 
 use std::hash::Hash;
@@ -25,8 +25,8 @@ impl PodFields for RankFields {
     }
 }
 
-/// Returns a nonzero number that identifies a value. A sync's finding about a pod is valid while
-/// the mark is the same.
+/// Returns a nonzero hash of a value. A finding that a sync stores about a pod is valid as long as
+/// the mark stored with it equals the mark of the current value.
 pub(crate) fn mark(value: impl Hash) -> u32 {
     let [.., a, b, c, d] = hash_state().hash_one(value).to_be_bytes();
     u32::from_be_bytes([a, b, c, d]) | 1

@@ -13,32 +13,33 @@ use crate::policy::{Behaviour, Policy};
 
 /// A type of controller: its row and its constructor.
 pub trait ControllerType: 'static {
-    /// The workload that the controller is.
+    /// The workload that the controller manages.
     type Workload: Workload;
 
     /// The row of the controller.
     const ROW: &'static ControllerRow;
 
-    /// Creates the workload over the informers of its controller manager.
+    /// Creates the workload. Takes its stores from the informers of the controller manager.
     fn make(setup: &Setup, informers: &mut Informers) -> Arc<Self::Workload>;
 }
 
 /// The settings that all controllers of a controller manager share.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Setup {
-    /// The policy: the rows of the controllers' behaviour.
+    /// The behaviour of the controllers, row by row.
     pub policy: Policy,
     /// The maximum number of pods that one sync creates or deletes.
     pub burst_replicas: usize,
-    /// The feature gates that are set, by name. The others have the defaults of the rows.
-    pub feature_gates: BTreeMap<String, bool>,
-    /// The numbers that are set, by the names of their flags. The others have the defaults of the
+    /// The feature gates that are set, by name. The others have the defaults of the controllers'
     /// rows.
+    pub feature_gates: BTreeMap<String, bool>,
+    /// The numeric options that are set, by the names of their flags. The others have the defaults
+    /// of the controllers' rows.
     pub numbers: BTreeMap<&'static str, i64>,
     /// The root certificate and the token signer for the controllers of service accounts.
     pub identity: Identity,
-    /// Whether the controllers continue from the state of others that have just ended. They then
-    /// leave out what only reports their start.
+    /// Whether the controllers continue from the state of predecessors that have just ended. They
+    /// then leave out what only reports their start.
     pub goes_on: bool,
 }
 

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 /// The type of the condition.
 const DISRUPTION_TARGET: &str = "DisruptionTarget";
 
-/// The reason and message of the condition.
+/// The reason and message of the condition `DisruptionTarget`.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Disruption {
     pub(crate) reason: &'static str,
@@ -32,7 +32,7 @@ pub(crate) fn mark(patch: &mut Map, pod: &Pod, disruption: Disruption, now: Time
         if found["status"] == "True" {
             members.remove("lastTransitionTime");
         }
-        // The merge key stays, and the members that differ.
+        // Keep the merge key and the members that differ.
         members.retain(|member, value| member == "type" || found[member.as_str()] != *value);
         if members.len() == 1 {
             return;

@@ -1,5 +1,5 @@
-//! The root certificate and the token signer of a cluster, for the controllers that give them to
-//! namespaces and Secrets.
+//! The root certificate and the token signer of a cluster, for the controllers that publish the
+//! certificate in namespaces and write tokens to Secrets.
 
 use std::fmt::Debug;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ pub trait SignTokens: Debug + Send + Sync {
     fn sign(&self, of: &TokenOf<'_>) -> Option<String>;
 }
 
-/// The Secret and the account of a token.
+/// The claims of a token: its Secret and its service account.
 #[derive(Clone, Copy, Debug)]
 pub struct TokenOf<'a> {
     /// The service account, with its namespace and UID.
@@ -30,12 +30,12 @@ pub struct TokenOf<'a> {
 pub struct Identity {
     /// The PEM certificates of the authorities with which clients verify the API server.
     pub root_ca: Arc<str>,
-    /// The signer of tokens. Without it Secrets get no tokens.
+    /// The signer of tokens. If `None`, Secrets get no tokens.
     pub signer: Option<Arc<dyn SignTokens>>,
 }
 
 impl Default for Identity {
-    /// Returns the [placeholder authority](PLACEHOLDER_CA), without a signer.
+    /// Returns the [placeholder certificate](PLACEHOLDER_CA), without a signer.
     fn default() -> Identity {
         Identity {
             root_ca: PLACEHOLDER_CA.into(),
@@ -45,7 +45,7 @@ impl Default for Identity {
 }
 
 impl PartialEq for Identity {
-    /// Compares the text, and the signer by its address.
+    /// Compares the certificates by value and the signers by address.
     fn eq(&self, other: &Identity) -> bool {
         let signer = |of: &Identity| of.signer.as_ref().map(|signer| Arc::as_ptr(signer).addr());
         self.root_ca == other.root_ca && signer(self) == signer(other)

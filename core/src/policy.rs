@@ -16,8 +16,8 @@
 //!
 //! * The status that a sync writes after creating pods shows the counts from before. The cache
 //!   showed those counts, and the events of the new pods bring the next status.
-//! * A pod that can't be adopted or released stops the rest of the sync, because its count would be
-//!   a guess.
+//! * A pod that can't be adopted or released stops the rest of the sync, because the number of pods
+//!   would be a guess.
 //! * A pod that fails immediately is replaced immediately. Upstream has no back-off for this case;
 //!   the user decides when to give up.
 //! * A pod is deleted even if another client changed its owner reference after the cache saw it. To
@@ -135,8 +135,8 @@ pub struct Policy {
     /// A name whose create has an unknown outcome is tried first, because its pod may still be
     /// created. While a pod that does not count (terminating, ended or foreign) has such a name, no
     /// other pod is created in its place, for as long as a server may work on a request (30 s): the
-    /// late create may still succeed. Cost: O(own pods) look-ups in a sync that creates, and such a
-    /// wait.
+    /// late create may still succeed. Cost: O(own pods) look-ups in a sync that creates, and the
+    /// wait for such a name.
     pub choose_pod_names: bool,
     /// **Deletes.** Upstream deletes by name, whichever pod has the name now. Hardened: the delete
     /// has the UID as a precondition. A conflict means the same as "not found". After either answer
@@ -146,9 +146,9 @@ pub struct Policy {
     /// **Retries.** Upstream waits up to 1,000 s after repeated failures, and longer if all keys
     /// fail (the token bucket). Each sync that an event causes in between counts as one more
     /// failure. Hardened: the delay is at most this number of ns; `None` is upstream. While a retry
-    /// is due, another failure neither counts nor moves it. A postponed sync has sent no request,
-    /// so it takes no token from the bucket; it is tried again after
-    /// [`STALE_RETRY_MAX`](podstorm_runtime::limits::HARDENED_STALE_RETRY_MAX_NS) at most. If the
+    /// is due, another failure neither counts nor changes the time of the retry. A postponed sync
+    /// has sent no request, so it takes no token from the bucket; it is retried after at most
+    /// [`STALE_RETRY_MAX`](podstorm_runtime::limits::HARDENED_STALE_RETRY_MAX_NS). If the
     /// fence can be read again and only the caches lag, the earlier failures are forgotten. The
     /// failure of a sync that created a pod counts as the first one, so creates continue while some
     /// of them fail. Cost: more retries during a long outage (one per key and 30 s; in a stall of
@@ -203,18 +203,20 @@ pub struct Policy {
     /// one with the last failure that the index may have, upstream writes the index as completed
     /// and as failed. The server refuses such a status at every retry, so the Job counts nothing
     /// more. And a pod that is listed as failed while it terminates, and then succeeds, completes a
-    /// Job whose status never counts that success. Hardened: the outcome that was written first
-    /// stays; of two in the same sync, the success. Cost: two walks over the intervals of the
+    /// more. Similarly, a pod that is listed as failed while it terminates, and then succeeds,
+    /// completes a Job whose status never counts that success. Hardened: the outcome that was
+    /// written first stays; if one sync finds both outcomes, the success wins. Cost: two walks over
+    /// the intervals of the
     /// indexes per sync with failed indexes.
     pub keep_first_outcome: bool,
     /// **Active pods of a waiting Job.** While a Job waits after a failure, upstream's status
     /// reports no active pods. If a pod is ready, the server refuses the status, and the failed pod
     /// is not counted until the wait is over (kubernetes#139642, fixed in 1.36.3). Hardened: the
-    /// true number. Cost: none.
+    /// status has the true number. Cost: none.
     pub tell_active_in_backoff: bool,
-    /// **Broken pods of StatefulSets.** Upstream waits for a pod that is not ready even if its
-    /// template was given up: a reverted rollout is stuck until someone deletes the pod
-    /// (kubernetes#67250). With `MaxUnavailableStatefulSet` such pods use up the unavailable
+    /// **Broken pods of StatefulSets.** Upstream waits for a pod that is not ready even if the
+    /// template of the pod has been replaced: a reverted rollout is stuck until someone deletes the
+    /// pod (kubernetes#67250). With `MaxUnavailableStatefulSet` such pods use up the unavailable
     /// budget, and `Parallel` sets wait, too (kubernetes#137409). Hardened: a rolling update
     /// immediately replaces a pod that is neither ready nor up to date, never below the partition.
     /// Cost: a pod that is briefly not ready is updated before its turn.

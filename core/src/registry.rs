@@ -8,7 +8,7 @@ use crate::{
 
 /// A collection of controllers: the registry of a program that runs them.
 pub trait Registrar {
-    /// Adds a controller after those added before.
+    /// Adds a controller at the end of the collection.
     fn add<C: ControllerType>(&mut self);
 }
 

@@ -1,6 +1,6 @@
-//! Claiming objects: an owner keeps, releases or adopts objects, one patch at a time, with at most
-//! one live read of the owner before the first adoption. ReplicaSets claim pods, Deployments claim
-//! ReplicaSets.
+//! Claiming objects: an owner adopts, keeps or releases objects. A claim sends one patch at a time,
+//! and reads the owner from the server at most once, before the first adoption. ReplicaSets claim
+//! pods, Deployments claim ReplicaSets.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use podstorm_objects::{Kind, Object, ObjectMeta, OwnerReference, Pod, Str};
 
 use crate::client::{ApiError, OwnerPatch};
 
-/// An object that can be owned, or a value with data derived from one.
+/// An object that can be owned, or a value derived from such an object.
 pub trait Owned {
     /// Returns the kind of the object.
     fn kind(&self) -> Kind;
@@ -27,21 +27,21 @@ impl<T: Object + ?Sized> Owned for T {
     }
 }
 
-/// The decision about one object.
+/// What a claim does with one object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ClaimDecision {
-    /// Leave it: it belongs to another owner or must not be changed.
+    /// Do nothing: the object belongs to another owner or must not be changed.
     Ignore,
-    /// Keep it: it is owned and matches. Claimed without a write.
+    /// Claim the object without a write: it is owned and matches.
     Keep,
-    /// Remove the reference: it is owned but no longer matches.
+    /// Remove the owner reference: the object is owned but no longer matches.
     Release,
-    /// Add the reference: it is an orphan that matches.
+    /// Add an owner reference: the object is an orphan that matches.
     Adopt,
 }
 
-/// Returns the decision of the claim rules, by controller reference, selector match, and whether
-/// the owner or the object is being deleted.
+/// Decides by the claim rules. They depend on the controller reference, on whether the selector
+/// matches, and on whether the owner or the object is being deleted.
 pub fn claim_decision(
     owner: &ObjectMeta,
     meta: &ObjectMeta,
@@ -60,15 +60,15 @@ pub fn claim_decision(
     }
 }
 
-/// The sequence of patches, and at most one read, that claims a list of objects.
+/// A claim in progress: the patches, and at most one read, that claim a list of objects.
 #[derive(Debug)]
 pub struct Claim<T = Pod> {
     namespace: Str,
-    /// Kind, name and UID of the owner, as the objects' controller reference.
+    /// The owner as the controller reference of its objects names it.
     owner: Arc<OwnerReference>,
     objects: Vec<(Arc<T>, ClaimDecision)>,
     next: usize,
-    /// The result of the live read, once it has been made.
+    /// The result of the check before the first adoption; `None` before the check.
     may_adopt: Option<Result<(), String>>,
     claimed: Vec<Arc<T>>,
     errors: Vec<String>,
@@ -81,12 +81,12 @@ pub enum ClaimStep<T = Pod> {
     ReadOwner,
     /// Patch this object, then call [`Claim::patched`].
     Patch(Arc<T>, OwnerPatch),
-    /// All objects are decided.
+    /// No object needs another request.
     Finished,
 }
 
 impl<T: Owned> Claim<T> {
-    /// Creates a claim of these objects, in this order, by the owner with this metadata.
+    /// Creates a claim of `objects`, in this order, by the owner with the metadata `owner`.
     /// `reference` is the controller reference of the owner's objects.
     pub fn new(
         owner: &ObjectMeta,
@@ -113,7 +113,7 @@ impl<T: Owned> Claim<T> {
         }
     }
 
-    /// Sorts the objects by name if one of them needs a request. Otherwise the order stays as it
+    /// Sorts the objects by name if one of them needs a request. Otherwise leaves the order as it
     /// is.
     pub fn by_name(mut self) -> Claim<T> {
         let is_patch = |decision| matches!(decision, ClaimDecision::Adopt | ClaimDecision::Release);
@@ -124,7 +124,7 @@ impl<T: Owned> Claim<T> {
         self
     }
 
-    /// Moves to the next object that needs a request. Call it again after each answer.
+    /// Returns the next request. Callers call it again after each answer, until the claim finishes.
     pub fn step(&mut self) -> ClaimStep<T> {
         while let Some((object, decision)) = self.objects.get(self.next) {
             let meta = object.metadata();
@@ -164,19 +164,19 @@ impl<T: Owned> Claim<T> {
         ClaimStep::Finished
     }
 
-    /// Takes the answer of the live read. Adoption needs the same UID and no deletion in progress.
+    /// Takes the answer to the live read. The owner may adopt objects if the answer has the same
+    /// UID and no deletion timestamp.
     pub fn owner_read(&mut self, answer: Result<&ObjectMeta, &ApiError>) {
         self.may_adopt = Some(may_adopt(&self.namespace, &self.owner, answer));
     }
 
-    /// Sets the outcome of the pre-adoption check directly.
+    /// Sets the result of the check before adoptions, for a caller that has made the check itself.
     pub fn adoption_checked(&mut self, outcome: Result<(), String>) {
         self.may_adopt = Some(outcome);
     }
 
-    /// Takes the answer of the patch. After "not found" the object no longer exists: this is not an
-    /// error, and the object is not claimed. A release that is refused as invalid was already made
-    /// by another client.
+    /// Takes the answer to the patch. "Not found" is not an error: the object no longer exists and
+    /// is not claimed. A release that is refused as invalid counts as made by another client.
     pub fn patched(&mut self, answer: Result<(), &ApiError>) {
         let (object, decision) = &self.objects[self.next];
         let adopting = *decision == ClaimDecision::Adopt;
@@ -195,27 +195,28 @@ impl<T: Owned> Claim<T> {
         &self.claimed
     }
 
-    /// Returns the claimed objects and ends the claim. Call it when no request is left.
+    /// Returns the claimed objects and ends the claim. Call it when the claim has finished.
     pub fn into_claimed(self) -> Vec<Arc<T>> {
         self.claimed
     }
 
-    /// Returns one text for each object whose request failed.
+    /// Returns the error message of each object whose request failed.
     pub fn errors(&self) -> &[String] {
         &self.errors
     }
 
-    /// Returns all errors as one text, in the format of [`aggregate`]. `None` if there are none.
+    /// Returns all errors as one message, in the format of [`aggregate`]; `None` if there are none.
     pub fn error(&self) -> Option<String> {
         aggregate(&self.errors)
     }
 }
 
-/// Checks whether an owner may adopt objects, by the answer of a live read of it. It must have the
-/// same UID and must not be terminating. `owner` is the controller reference of its objects.
+/// Checks, by the answer to a live read of the owner, whether the owner may adopt objects. It must
+/// have the same UID and must not be terminating. `owner` is the controller reference of its
+/// objects.
 ///
 /// # Errors
-/// Returns the reason why it must not adopt.
+/// Returns the reason why the owner must not adopt objects.
 pub fn may_adopt(
     namespace: &str,
     owner: &OwnerReference,
@@ -239,8 +240,8 @@ pub fn may_adopt(
     }
 }
 
-/// Combines errors into one text in the format of apimachinery's aggregate: a single error as it
-/// is, several in brackets without repetitions. `None` if there are none.
+/// Combines errors into one message in the format of apimachinery's `Aggregate`: a single error
+/// unchanged, several errors in brackets without repetitions. `None` if there are none.
 pub fn aggregate(errors: &[String]) -> Option<String> {
     let mut distinct: Vec<&str> = Vec::new();
     for error in errors {

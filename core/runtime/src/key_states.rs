@@ -1,7 +1,8 @@
-//! State that a controller keeps of each key besides its caches.
+//! State that a controller keeps for each key, besides its caches.
 //!
-//! The keys share a fixed number of locks, so that syncs of two keys seldom wait for each other. A lock is held for one
-//! read or change of one key; only [`KeyStates::for_each`] walks all of them, one lock after the other.
+//! The keys share a fixed number of locks, so that syncs of two keys seldom wait for each other. A
+//! lock is held while the state of one key is read or changed. Only [`KeyStates::for_each`] walks
+//! all keys, one lock after the other.
 
 use std::collections::BTreeMap;
 
@@ -22,8 +23,8 @@ impl<T> Default for KeyStates<T> {
 }
 
 impl<T: Default + PartialEq> KeyStates<T> {
-    /// Reads or changes the state of a key. An entry whose state becomes the default is dropped.
-    /// O(log keys); allocates only when the key gets an entry.
+    /// Reads or changes the state of a key. Drops the entry if its state becomes the default.
+    /// O(log keys); allocates only if the key gets a new entry.
     pub fn with<R>(&self, key: KeyId, change: impl FnOnce(&mut T) -> R) -> R {
         let mut shard = self.shard(key);
         if let Some(state) = shard.get_mut(&key) {
@@ -43,19 +44,21 @@ impl<T: Default + PartialEq> KeyStates<T> {
 }
 
 impl<T> KeyStates<T> {
-    /// Changes the state of a key in place if the key has an entry. O(log keys); allocates nothing.
+    /// Changes the state of a key in place. Does nothing if the key has no entry. O(log keys);
+    /// allocates nothing.
     pub fn with_known(&self, key: KeyId, change: impl FnOnce(&mut T)) {
         if let Some(state) = self.shard(key).get_mut(&key) {
             change(state);
         }
     }
 
-    /// Drops the entry of a key. O(log keys).
+    /// Resets a key to the default state. O(log keys).
     pub fn forget(&self, key: KeyId) {
         self.shard(key).remove(&key);
     }
 
-    /// Calls `visit` with each entry, in no order. Entries that change meanwhile are visited before or after the change.
+    /// Calls `visit` with each entry, in no particular order. An entry that changes meanwhile is
+    /// visited either before or after the change.
     pub fn for_each(&self, mut visit: impl FnMut(KeyId, &T)) {
         for shard in &self.0 {
             for (key, state) in lock(shard).iter() {

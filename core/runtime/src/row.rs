@@ -1,6 +1,6 @@
-//! The row of a controller: everything that users, and the programs that run controllers, need to
-//! know about it. Flags, feature gates, settings, metrics and documentation are derived from the
-//! rows. There is no other list of controllers.
+//! The row of a controller: all facts about it that users, and the programs that run controllers,
+//! need. Flags, feature gates, settings, metrics and documentation are derived from the rows. There
+//! is no other list of controllers.
 
 use std::collections::BTreeMap;
 
@@ -14,41 +14,41 @@ use crate::workqueue::QueueRow;
 pub struct ControllerRow {
     /// The name, e.g. `replicaset-controller`, as `--controllers` accepts it.
     pub name: &'static str,
-    /// The older name, which `--controllers` accepts too.
+    /// The older name, which `--controllers` accepts, too.
     pub alias: &'static str,
     /// The component that the controller's Events name as their source.
     pub component: &'static str,
-    /// The purpose, in a few words: `ReplicaSets`, `pod garbage collection`.
+    /// What the controller manages, in a few words, e.g. `ReplicaSets` or `pod garbage collection`.
     pub purpose: &'static str,
-    /// The kind whose objects the controller syncs; absent if it has no single kind.
+    /// The kind whose objects the controller syncs; `None` if it has no single kind.
     pub kind: Option<Kind>,
     /// The kinds that the controller lists and watches besides pods and its own kind.
     pub reads: &'static [Kind],
-    /// The pods whose changes the controller gets.
+    /// The pods whose changes the controller receives.
     pub pods: Pods,
     /// The requests that the controller may send besides lists and watches.
     pub writes: &'static [Write],
-    /// The queues; empty if the controller is not a workload.
+    /// The work queues; empty if the controller is not a workload.
     pub queues: &'static [QueueRow],
-    /// The flag for the number of workers, for the queues whose rows leave the number to a flag.
+    /// The flag for the number of workers of the queues whose rows do not fix that number, if any.
     pub workers: Option<WorkersFlag>,
     /// The feature gates that change the controller's behaviour.
     pub gates: &'static [Gate],
-    /// The numbers that users may set.
+    /// The flags for numbers that change the controller's behaviour.
     pub numbers: &'static [NumberFlag],
     /// The program that runs the controller.
     pub runs_in: RunsIn,
     /// Whether only served clusters run the controller by default. Other programs (runs, benches,
-    /// fault campaigns) run it only if it is selected by name.
+    /// fault campaigns) run it only if a user selects it by name.
     pub served_only: bool,
-    /// Whether the controller creates its own objects in every namespace. By default it then runs
-    /// only in served clusters that are complete: a server embedded in a test has only the objects
+    /// Whether the controller creates its own objects in every namespace. If so, it runs by default
+    /// only in complete served clusters: a server embedded in a test must have only the objects
     /// that the test creates.
     pub populates: bool,
 }
 
 impl ControllerRow {
-    /// A workload without a name, flags or gates, to be completed with the `..` syntax.
+    /// A row without a name, flags or gates, for use with the `..` syntax.
     pub const DEFAULT: ControllerRow = ControllerRow {
         name: "",
         alias: "",
@@ -67,14 +67,14 @@ impl ControllerRow {
         populates: false,
     };
 
-    /// Returns the kinds besides pods that are listed and watched: the own kind, then those in
-    /// `reads`.
+    /// Returns the kinds besides pods that the controller lists and watches: its own kind, then
+    /// those in `reads`.
     pub fn watched(&self) -> impl Iterator<Item = Kind> {
         let own = self.kind.filter(|kind| *kind != Kind::POD);
         own.into_iter().chain(self.reads.iter().copied())
     }
 
-    /// Reports whether the row names this request. Lists of watched kinds are allowed too.
+    /// Reports whether the row allows this request. Lists of watched kinds are allowed, too.
     pub fn may_send(&self, verb: &str, kind: Kind, subresource: &str) -> bool {
         let is_list = verb == "list" && subresource.is_empty();
         let named = self.writes.iter().any(|write| {
@@ -85,13 +85,13 @@ impl ControllerRow {
         named || is_list && (kind == Kind::POD || self.watched().any(|watched| watched == kind))
     }
 
-    /// Reports whether this is the controller's name or older name.
+    /// Reports whether `name` is the controller's name or its older name.
     pub fn is_called(&self, name: &str) -> bool {
         self.name == name || self.alias == name
     }
 }
 
-/// The pods whose changes a controller gets.
+/// The pods whose changes a controller receives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pods {
     /// No pods.
@@ -103,7 +103,7 @@ pub enum Pods {
 }
 
 impl Pods {
-    /// Reports whether a change concerns one of these pods.
+    /// Reports whether a change concerns any of these pods.
     #[inline]
     pub fn include(self, change: &PodChange) -> bool {
         match self {
@@ -126,7 +126,7 @@ pub enum RunsIn {
     Server,
 }
 
-/// Requests that a controller sends.
+/// The requests that a controller may send for one kind or subresource.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Write {
     /// The kind of the objects; `None` means every kind.
@@ -138,7 +138,7 @@ pub struct Write {
 }
 
 impl Write {
-    /// Returns requests on the objects themselves.
+    /// Returns writes of the objects themselves.
     pub const fn new(kind: Kind, verbs: &'static [&'static str]) -> Write {
         Write {
             kind: Some(kind),
@@ -147,7 +147,7 @@ impl Write {
         }
     }
 
-    /// Returns requests on objects of every kind, including custom kinds.
+    /// Returns writes of objects of every kind, including custom kinds.
     pub const fn of_every_kind(verbs: &'static [&'static str]) -> Write {
         Write {
             kind: None,
@@ -156,12 +156,12 @@ impl Write {
         }
     }
 
-    /// Returns updates of the objects' status.
+    /// Returns updates of the status of objects.
     pub const fn status(kind: Kind) -> Write {
         Write::update_of(kind, "status")
     }
 
-    /// Returns updates of a subresource.
+    /// Returns updates of a subresource of objects.
     pub const fn update_of(kind: Kind, subresource: &'static str) -> Write {
         Write {
             kind: Some(kind),
@@ -174,7 +174,7 @@ impl Write {
 /// A flag for the number of a controller's workers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WorkersFlag {
-    /// The name without leading hyphens: `concurrent-replicaset-syncs`.
+    /// The name without leading hyphens, e.g. `concurrent-replicaset-syncs`.
     pub flag: &'static str,
     /// The number of workers if the flag is not set.
     pub default: usize,
@@ -183,13 +183,13 @@ pub struct WorkersFlag {
 /// A flag for a number that changes a controller's behaviour.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NumberFlag {
-    /// The name without leading hyphens: `terminated-pod-gc-threshold`.
+    /// The name without leading hyphens, e.g. `terminated-pod-gc-threshold`.
     pub flag: &'static str,
     /// The number if the flag is not set.
     pub default: i64,
     /// The form in which users write the number.
     pub form: NumberForm,
-    /// The effect of the number, as help shows it.
+    /// The effect of the number, as the help text shows it.
     pub help: &'static str,
 }
 
@@ -198,14 +198,14 @@ pub struct NumberFlag {
 pub enum NumberForm {
     /// A plain number, which may be negative.
     Count,
-    /// A non-negative time such as `5s`; the number is in ns.
+    /// A non-negative duration such as `5s`; the number is in ns.
     Time,
     /// A non-negative decimal number such as `0.1`; the number is in millionths.
     Millionths,
 }
 
 impl NumberFlag {
-    /// Returns the flag's value in `set`, which has the numbers by flag name, or the default.
+    /// Returns the number that `set`, keyed by flag name, has for this flag, or the default.
     pub fn value(&self, set: &BTreeMap<&'static str, i64>) -> i64 {
         set.get(self.flag).copied().unwrap_or(self.default)
     }
@@ -240,7 +240,7 @@ impl Gate {
         }
     }
 
-    /// Reports whether the gate is on, given the gates that `set` has by name.
+    /// Reports whether the gate is on: the value in `set`, keyed by name, or else the default.
     pub fn is_on(&self, set: &BTreeMap<String, bool>) -> bool {
         set.get(self.name).copied().unwrap_or(self.default)
     }

@@ -1,28 +1,28 @@
-//! Slow start: many calls in batches that double while all calls succeed.
+//! Slow start: many calls in batches that double in size while all calls succeed.
 //!
-//! A ReplicaSet whose pods are refused (quota, admission) would otherwise send hundreds of calls
-//! that all fail for the same reason. Upstream: `slowStartBatch` in
+//! Without it, a ReplicaSet whose pods are refused (by quota or admission) would send hundreds of
+//! calls that all fail for the same reason. Upstream: `slowStartBatch` in
 //! `pkg/controller/replicaset/replica_set.go`.
 
-/// The batches of one run. Call [`next_batch`](SlowStart::next_batch), make that many calls, report
-/// each result by [`on_result`](SlowStart::on_result), and repeat.
+/// The batches of one run. Callers call [`next_batch`](SlowStart::next_batch), make that many
+/// calls, report each result with [`on_result`](SlowStart::on_result), and repeat.
 ///
-/// The first batch has the initial size. Each further batch is twice as large, limited by the
-/// remaining calls. The run ends after a batch with a failure.
+/// The first batch has the initial size. Each further batch is twice as large, but at most as large
+/// as the number of remaining calls. The run ends after a batch with a failure.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SlowStart {
-    /// Calls in batches that have not started.
+    /// The number of calls in batches that have not started.
     remaining: usize,
     /// The size of the next batch, unless fewer calls remain.
     batch_size: usize,
-    /// Calls of the current batch without a result.
+    /// The number of calls in the current batch that have no result yet.
     in_flight: usize,
     successes: usize,
     failures: usize,
 }
 
 impl SlowStart {
-    /// Creates a run of `count` calls. With an initial batch of 0, no call is ever made.
+    /// Creates a run of `count` calls. If `initial_batch` is 0, the run makes no calls.
     pub fn new(count: usize, initial_batch: usize) -> Self {
         SlowStart {
             remaining: count,
@@ -74,12 +74,12 @@ impl SlowStart {
         self.successes
     }
 
-    /// Returns the number of calls that failed. All are in the last batch.
+    /// Returns the number of calls that failed. All of them are in the last batch.
     pub fn failures(&self) -> usize {
         self.failures
     }
 
-    /// Returns the number of calls that were not made. Final once the run has ended.
+    /// Returns the number of calls that were not made. The number is final once the run has ended.
     pub fn skipped(&self) -> usize {
         self.remaining
     }

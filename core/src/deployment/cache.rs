@@ -23,7 +23,7 @@ pub(crate) struct CachedDeployment {
     pub(super) selector: Result<Arc<Selector>, SelectorError>,
     /// The comparable form of the template.
     pub(super) form: TemplateForm,
-    /// The controller reference of its ReplicaSets.
+    /// The controller reference that the Deployment's ReplicaSets carry.
     pub(super) controller_ref: Arc<OwnerReference>,
     /// The reference that Events about the Deployment carry.
     pub(super) reference: Arc<ObjectReference>,
@@ -67,7 +67,7 @@ impl Informed for CachedDeployment {
     }
 }
 
-/// The stores that the controller reads. The store of ReplicaSets leads to their pods.
+/// The stores that the controller reads. Each cached ReplicaSet leads to its pods.
 #[derive(Debug)]
 pub(super) struct Caches {
     pub(super) deployments: Arc<Store<CachedDeployment>>,
@@ -82,7 +82,8 @@ impl Caches {
         }
     }
 
-    /// Resolves a controller reference to a cached Deployment by name and UID.
+    /// Returns the cached Deployment to which the controller reference resolves by name and UID, if
+    /// any.
     pub(super) fn resolve(&self, meta: &ObjectMeta) -> Option<(KeyId, Arc<CachedDeployment>)> {
         let owner = meta.controller()?;
         let is_one = *owner.kind == *Kind::DEPLOYMENT.name();
@@ -90,7 +91,7 @@ impl Caches {
     }
 
     /// Returns the ReplicaSets that a Deployment could keep, release or adopt: those whose
-    /// controller has that UID, and the orphans of its namespace.
+    /// controller has the UID `owner`, and the orphans of the namespace.
     pub(super) fn candidates(&self, namespace: &Str, owner: &Uid) -> Vec<Arc<Owner>> {
         let (owned, orphans) = (self.sets.owned(owner), self.sets.orphans(namespace));
         let most = |hint: (usize, Option<usize>)| hint.1.unwrap_or(0);

@@ -24,7 +24,7 @@ impl DeploymentSync<'_> {
         }
         let mut old: Vec<&Set> = kept.collect();
         old.sort_by(|a, b| by_revision(a, b));
-        // As in upstream: a ReplicaSet still in use is skipped without a substitute.
+        // Like upstream: no other ReplicaSet is deleted in place of one that is still in use.
         for set in old.into_iter().take(beyond).filter(|set| is_unused(set)) {
             let request = Request::Delete {
                 kind: Kind::REPLICA_SET,

@@ -1,14 +1,14 @@
-//! The conditions of a Deployment: their names and reasons, and how one replaces another.
+//! The conditions of a Deployment: their types and reasons, and how a new one replaces an old one.
 //!
 //! Source: `pkg/controller/deployment/util` in Kubernetes.
 
 use podstorm_objects::{DeploymentCondition, DeploymentSpec, DeploymentStatus, Rest, Time};
 
-/// Enough pods are available.
+/// The type of the condition that enough pods are available.
 pub(super) const AVAILABLE: &str = "Available";
-/// A rollout is in progress, complete, failed or paused.
+/// The type of the condition that a rollout is in progress, complete, failed or paused.
 pub(super) const PROGRESSING: &str = "Progressing";
-/// Pods could not be created or deleted.
+/// The type of the condition that pods could not be created or deleted.
 pub(super) const REPLICA_FAILURE: &str = "ReplicaFailure";
 
 pub(super) const MINIMUM_AVAILABLE: &str = "MinimumReplicasAvailable";
@@ -22,7 +22,7 @@ pub(super) const CREATE_FAILED: &str = "ReplicaSetCreateError";
 pub(super) const PAUSED: &str = "DeploymentPaused";
 pub(super) const RESUMED: &str = "DeploymentResumed";
 
-/// Creates a condition that is set now.
+/// Creates a condition whose times are `now`.
 pub(super) fn condition(
     kind: &str,
     status: &str,
@@ -41,7 +41,7 @@ pub(super) fn condition(
     }
 }
 
-/// Returns the condition of that type.
+/// Returns the condition of this type; `None` if there is none.
 pub(super) fn find<'a>(
     status: &'a DeploymentStatus,
     kind: &str,
@@ -49,18 +49,18 @@ pub(super) fn find<'a>(
     status.conditions.iter().find(|it| *it.kind == *kind)
 }
 
-/// Reports whether the condition `Progressing` has that reason.
+/// Reports whether the condition `Progressing` exists and has this reason.
 pub(super) fn progressing_is(status: &DeploymentStatus, reason: &str) -> bool {
     find(status, PROGRESSING).is_some_and(|it| *it.reason == *reason)
 }
 
-/// Reports whether a condition has that status and reason.
+/// Reports whether a condition of this type exists with this status and reason.
 pub(super) fn is_set(status: &DeploymentStatus, kind: &str, value: &str, reason: &str) -> bool {
     find(status, kind).is_some_and(|it| *it.status == *value && *it.reason == *reason)
 }
 
-/// Sets a condition. Keeps an existing one of the same type, status and reason. Otherwise appends
-/// the new one; with an unchanged status it keeps the time of the last transition.
+/// Sets a condition. Keeps an existing condition of the same type, status and reason. Otherwise
+/// appends the new one. If the status has not changed, the new one has the old transition time.
 pub(super) fn set(status: &mut DeploymentStatus, mut new: DeploymentCondition) {
     if let Some(old) = find(status, &new.kind)
         && old.status == new.status
@@ -74,13 +74,13 @@ pub(super) fn set(status: &mut DeploymentStatus, mut new: DeploymentCondition) {
     status.conditions.push(new);
 }
 
-/// Removes the condition of that type.
+/// Removes the condition of this type, if there is one.
 pub(super) fn remove(status: &mut DeploymentStatus, kind: &str) {
     status.conditions.retain(|it| *it.kind != *kind);
 }
 
-/// Returns the seconds after which a rollout without progress has failed; `None` if it never fails.
-/// `i32::MAX` also means never.
+/// Returns the number of seconds after which a rollout without progress has failed; `None` if it
+/// never fails. `i32::MAX` in the spec also means never.
 pub(super) fn progress_deadline(spec: &DeploymentSpec) -> Option<i32> {
     spec.progress_deadline_seconds
         .filter(|seconds| *seconds != i32::MAX)

@@ -8,11 +8,11 @@ use podstorm_objects::{ObjectMeta, PodTemplate, ReplicaSet, Str, Time};
 use super::annotations::REVISION;
 use crate::template::{TemplateForm, same_template};
 
-/// Sorts the ReplicaSets that a Deployment controls by creation and returns the position of the new
-/// one: the first with the Deployment's template, even if it is being deleted. All others are old.
-/// `set` returns the ReplicaSet of an item and `form_of` the form of its template; `form` is the
-/// form of the Deployment's template. Allocates only to compare templates that are equal but
-/// spelled differently.
+/// Sorts the ReplicaSets that a Deployment controls by creation. Returns the position of the new
+/// one: the first with the Deployment's template, even if it is being deleted; `None` if there is
+/// none. All others are old. `set` returns the ReplicaSet of an item and `form_of` the form of its
+/// template. `form` is the form of `template`, the Deployment's template. Allocates only to compare
+/// templates that are equal but spelled differently.
 ///
 /// Source: `FindNewReplicaSet` and `FindOldReplicaSets` of the controller's utilities.
 pub fn new_and_old<T>(
@@ -28,7 +28,7 @@ pub fn new_and_old<T>(
         .position(|it| same_template(&set(it).spec.template, form_of(it), template, form))
 }
 
-/// Compares by creation time, oldest first, an unset time before all others; then by name.
+/// Compares by creation time, oldest first, an unset time before all others, and then by name.
 pub fn by_creation(a: &ReplicaSet, b: &ReplicaSet) -> Ordering {
     fn age(replica_set: &ReplicaSet) -> (Time, &str) {
         let metadata = &replica_set.metadata;
@@ -37,8 +37,8 @@ pub fn by_creation(a: &ReplicaSet, b: &ReplicaSet) -> Ordering {
     age(a).cmp(&age(b))
 }
 
-/// Compares by revision, lowest first, 0 if absent; then by creation. If a revision can't be
-/// parsed, compares only by creation. As in upstream, the order is then not total.
+/// Compares by revision, lowest first, 0 if absent, and then by creation. If a revision can't be
+/// parsed, compares only by creation. As in upstream, the order is not total in that case.
 pub fn by_revision(a: &ReplicaSet, b: &ReplicaSet) -> Ordering {
     let of = |replica_set: &ReplicaSet| revision(&replica_set.metadata);
     let revisions = match (of(a), of(b)) {
@@ -48,16 +48,16 @@ pub fn by_revision(a: &ReplicaSet, b: &ReplicaSet) -> Ordering {
     revisions.then_with(|| by_creation(a, b))
 }
 
-/// A revision that is not a 64-bit number.
+/// The error for a revision that is not a 64-bit number.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("strconv.ParseInt: parsing {text:?}: {}", problem(.cause))]
 pub struct RevisionError {
-    /// The text of the annotation.
+    /// The value of the annotation.
     pub text: Str,
     cause: ParseIntError,
 }
 
-/// Returns the problem with a number, in Go's words.
+/// Describes why a string is not a number, in Go's words.
 pub(super) fn problem(error: &ParseIntError) -> &'static str {
     match error.kind() {
         IntErrorKind::PosOverflow | IntErrorKind::NegOverflow => "value out of range",
@@ -65,10 +65,10 @@ pub(super) fn problem(error: &ParseIntError) -> &'static str {
     }
 }
 
-/// Returns the revision of a Deployment or a ReplicaSet; `None` without the annotation.
+/// Returns the revision of a Deployment or a ReplicaSet; `None` if it has no such annotation.
 ///
 /// # Errors
-/// Fails if the annotation is not a 64-bit number. An empty annotation is not one.
+/// Fails if the annotation is not a 64-bit number, for example if it is empty.
 pub fn revision(metadata: &ObjectMeta) -> Result<Option<i64>, RevisionError> {
     let Some(text) = metadata.annotations.get(REVISION) else {
         return Ok(None);
@@ -80,12 +80,12 @@ pub fn revision(metadata: &ObjectMeta) -> Result<Option<i64>, RevisionError> {
     text.parse().map(Some).map_err(error)
 }
 
-/// Returns the revision, 0 if absent; `None` if it can't be parsed.
+/// Returns the revision, 0 if it is absent; `None` if it can't be parsed.
 pub fn readable_revision(metadata: &ObjectMeta) -> Option<i64> {
     revision(metadata).map(Option::unwrap_or_default).ok()
 }
 
-/// Returns the highest of these revisions, at least 0.
+/// Returns the highest of these revisions; 0 if all are lower or there are none.
 pub fn max_revision(revisions: impl IntoIterator<Item = i64>) -> i64 {
     revisions.into_iter().fold(0, i64::max)
 }

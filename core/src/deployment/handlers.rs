@@ -1,9 +1,9 @@
-//! The events that wake a Deployment: its own, those of its ReplicaSets, and, for the strategy
-//! `Recreate`, the end of a pod.
+//! The events that wake a Deployment: its own events, those of its ReplicaSets, and, with the
+//! strategy `Recreate`, the deletion of a pod.
 //!
 //! Source: the event handlers in Kubernetes' `pkg/controller/deployment`. One difference: when a
-//! pod ends, upstream asks the server for the ReplicaSets of the Deployment. A handler makes no
-//! calls here. The cached ReplicaSets suffice, because their later events wake the Deployment
+//! pod is deleted, upstream asks the server for the ReplicaSets of the Deployment. This handler
+//! makes no calls. The cached ReplicaSets suffice, because their later events wake the Deployment
 //! anyway.
 
 use podstorm_objects::{Kind, Now, ObjectMeta, Pod};
@@ -17,7 +17,7 @@ use super::cache::CachedDeployment;
 use super::sizes::RECREATE;
 use crate::replicaset::{Owner, OwnerChange};
 
-/// Wakes a Deployment on every event.
+/// Adds a Deployment's key after every change of the Deployment.
 impl Handler<CachedDeployment> for Shared {
     fn handle(&self, change: &Change<CachedDeployment>, now: Now) {
         self.queue.add(change.key, now.mono_ns);
@@ -39,8 +39,8 @@ impl Handler<Owner> for Shared {
 }
 
 impl Shared {
-    /// Handles a deleted pod. If its Deployment recreates pods and no old pod is left, new pods can
-    /// be created.
+    /// Handles a deleted pod. If the Deployment's strategy is `Recreate` and none of its pods is
+    /// left, new pods can be created.
     pub(super) fn pod_deleted(&self, pod: &Pod, now: Now) {
         let Some(owner) = pod.metadata.controller() else {
             return;
@@ -59,10 +59,10 @@ impl Shared {
         }
     }
 
-    /// Reports whether the Deployment's matching ReplicaSets have pods, including ended ones.
+    /// Reports whether the Deployment's matching ReplicaSets have any pods, ended ones included.
     fn has_pods(&self, deployment: &CachedDeployment) -> bool {
-        // With a broken selector nothing is counted and the Deployment does not wake. An absent
-        // selector matches everything here, like an empty selector text in a list.
+        // A Deployment with a broken selector must not wake, so it counts as having pods. An absent
+        // selector matches everything here, like an empty selector in a list request.
         let Ok(selector) = &deployment.selector else {
             return true;
         };

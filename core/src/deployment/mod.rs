@@ -1,5 +1,5 @@
-//! The Deployment controller: one ReplicaSet per template that the Deployment has had. A rollout
-//! moves pods from the old ReplicaSets to the new one in steps.
+//! The Deployment controller: it maintains one ReplicaSet for each template that the Deployment has
+//! had. A rollout moves pods from the old ReplicaSets to the new one in steps.
 //!
 //! The controller makes the requests of Kubernetes' own controller, in the same order and with the
 //! same oddities; see `docs/guide/deployments.md`. The files:
@@ -12,9 +12,9 @@
 //!   revision, or its creation. [`crate::template`]: equality of templates, and the hash that names
 //!   a ReplicaSet.
 //! * `proportions`, `sizes`: the number of pods of each ReplicaSet. `status`, `conditions`: the
-//!   report of a rollout.
+//!   status of a Deployment with the progress of its rollout.
 //! * `limits`: the limits of retries and of the revision history.
-//! * `rollout`: the results of `kubectl rollout`.
+//! * `rollout`: the output and decisions of `kubectl rollout`.
 //!
 //! A sync is one `async fn` that the driver polls: it requests an API call and continues with the
 //! answer.
@@ -62,12 +62,13 @@ pub use sync::SyncStep;
 /// Configuration of a [`Controller`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ControllerOptions {
-    /// The gate `DeploymentReplicaSetTerminatingReplicas`: `status.terminatingReplicas` is kept.
+    /// The gate `DeploymentReplicaSetTerminatingReplicas`: `status.terminatingReplicas` is
+    /// maintained.
     pub terminating_replicas: bool,
 }
 
 impl Default for ControllerOptions {
-    /// Returns the defaults of Kubernetes 1.36: on.
+    /// Returns the defaults of Kubernetes 1.36: the gate is on.
     fn default() -> Self {
         ControllerOptions {
             terminating_replicas: true,
@@ -89,7 +90,7 @@ struct Shared {
 }
 
 impl Controller {
-    /// Creates a controller that reads Deployments, ReplicaSets and pods from these informers.
+    /// Creates a controller that reads Deployments, ReplicaSets and pods from `informers`.
     pub fn new(options: ControllerOptions, informers: &mut Informers) -> Controller {
         let shared = Arc::new(Shared {
             options,
@@ -111,9 +112,9 @@ impl Controller {
         &self.0.queue
     }
 
-    /// Returns the input of a sync of that key: the cached Deployment, and the cached ReplicaSets
-    /// that it controls or could adopt, in no particular order. For code that checks the
-    /// controller's work.
+    /// Returns the input of a sync of this key: the cached Deployment, and the cached ReplicaSets
+    /// that it controls or could adopt, in no particular order. `None` if the Deployment is not
+    /// cached. For code that checks the controller's work.
     pub fn cached(&self, key: KeyId) -> Option<(Arc<Deployment>, Vec<Arc<ReplicaSet>>)> {
         let caches = &self.0.caches;
         let deployment = caches.deployments.get(key)?.object.clone();
@@ -123,9 +124,9 @@ impl Controller {
         Some((deployment, sets))
     }
 
-    /// Returns the cached ReplicaSet of that name, with or without a controller. A sync whose
-    /// create is refused because the name is taken continues with this ReplicaSet. For code that
-    /// checks the controller's work. O(1).
+    /// Returns the cached ReplicaSet with this name, whether or not it has a controller. A sync
+    /// whose create is refused because the name is taken continues with this ReplicaSet. For code
+    /// that checks the controller's work. O(1).
     pub fn cached_set(&self, namespace: &str, name: &str) -> Option<Arc<ReplicaSet>> {
         let found = self.0.caches.sets.get_named(namespace, name);
         found.map(|set| set.object.clone())

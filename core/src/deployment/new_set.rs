@@ -1,4 +1,4 @@
-//! The newest ReplicaSet of a Deployment: updated or created.
+//! The update or creation of a Deployment's newest ReplicaSet.
 //!
 //! Source: `getAllReplicaSetsAndSyncRevision` and `getNewReplicaSet` in Kubernetes'
 //! `pkg/controller/deployment`.
@@ -24,9 +24,9 @@ use crate::template::{
 };
 
 impl DeploymentSync<'_> {
-    /// Returns all ReplicaSets after updating the newest one. If there is none and `creates` is
-    /// set, creates it. Every call starts from the ReplicaSets that the sync claimed, as upstream
-    /// does.
+    /// Updates the newest ReplicaSet or, if there is none and `creates` is set, creates it. Returns
+    /// all ReplicaSets. Like upstream, every call starts from the ReplicaSets that the sync
+    /// claimed.
     pub(super) async fn sync_revision(&mut self, creates: bool) -> Result<Sets, SyncFailure> {
         let Sets { new, old } = self.claimed.clone();
         let new = match new {
@@ -103,7 +103,7 @@ impl DeploymentSync<'_> {
         Ok(new)
     }
 
-    /// Returns the ReplicaSet to create, and the collision count of its hash.
+    /// Returns the ReplicaSet to create, and the collision count that its name is based on.
     fn new_set(
         &self,
         old: &[Set],
@@ -158,8 +158,8 @@ impl DeploymentSync<'_> {
         ))
     }
 
-    /// Handles a create whose name is taken. Either the ReplicaSet itself exists and its creation
-    /// was not known yet, or another one has the same hash; then the next hash must differ.
+    /// Handles a create whose name is taken. Either the new ReplicaSet already exists and the cache
+    /// did not show it, or another one has the same hash, and the next hash must differ.
     async fn find_created(
         &mut self,
         name: &str,
@@ -189,7 +189,7 @@ impl DeploymentSync<'_> {
         same_template(wanted, wanted_form, &set.spec.template, form)
     }
 
-    /// Sets the Deployment's revision and returns whether it changed.
+    /// Sets the revision annotation of the Deployment itself. Returns whether it changed.
     fn set_own_revision(&mut self, revision: &str) -> bool {
         let annotations = &self.deployment.metadata.annotations;
         if annotations.get(REVISION).map_or("", |text| text) == revision {
@@ -200,7 +200,7 @@ impl DeploymentSync<'_> {
         true
     }
 
-    /// Sets the condition `Progressing` as of now.
+    /// Sets the condition `Progressing` with the current time.
     pub(super) fn set_progressing(&mut self, status: &str, reason: &str, message: &str) {
         let now = self.calls.now();
         let new = condition(PROGRESSING, status, reason, message, now.wall());

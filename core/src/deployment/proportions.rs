@@ -1,5 +1,5 @@
-//! The shares of the ReplicaSets when a Deployment is scaled during a rollout, in proportion to
-//! their sizes.
+//! The sizes of the ReplicaSets when a Deployment is scaled during a rollout: each gets a share in
+//! proportion to its size.
 //!
 //! Source: `scale` and `GetReplicaSetProportion` in Kubernetes' `pkg/controller/deployment`.
 
@@ -13,30 +13,30 @@ use super::find_new::by_creation;
 use super::revisions::size_annotation;
 use super::sizes::{ROLLING_UPDATE, max_surge};
 
-/// The way to carry out a scaling.
+/// How a change of the Deployment's size is distributed over its ReplicaSets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ScaleMode {
     /// One ReplicaSet gets all pods.
     Single,
-    /// The newest ReplicaSet has all wanted pods, so the others get none.
+    /// The newest ReplicaSet has all wanted pods, so the old ones are scaled down to 0.
     Saturated,
-    /// Each ReplicaSet gets its share.
+    /// Each active ReplicaSet gets its share.
     Proportional,
     /// Nothing changes: several ReplicaSets are active, and the strategy is not `RollingUpdate`.
     Nothing,
 }
 
-/// The sizes of the ReplicaSets after a scaling.
+/// The sizes that the ReplicaSets get when a Deployment is scaled.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ScalePlan {
-    /// The way to carry it out.
+    /// How the change is distributed.
     pub mode: ScaleMode,
-    /// The sizes in the order of the writes, including those that are already right.
+    /// The ReplicaSets with their new sizes, in the order of the writes. Includes unchanged sizes.
     pub sizes: Vec<(Arc<ReplicaSet>, i32)>,
 }
 
-/// Plans the scaling of a Deployment's newest ReplicaSet and its old ones, which come oldest first.
-/// Sizes have 32 bits and wrap as upstream's do. O(n log n).
+/// Plans the sizes of a Deployment's newest ReplicaSet and of its old ones, which are given oldest
+/// first. Sizes have 32 bits and wrap around, as upstream's do. O(n log n).
 pub fn scale_plan(
     deployment: &Deployment,
     new: Option<&Arc<ReplicaSet>>,
@@ -70,7 +70,7 @@ pub fn scale_plan(
             sizes: Vec::new(),
         };
     }
-    // The order in which upstream reads them when sizes and ages are equal.
+    // Upstream reads the ReplicaSets in this order if their sizes and ages are equal.
     let youngest_first = active_old.into_iter().rev();
     let active = youngest_first.chain(active_new).cloned().collect();
     ScalePlan {
@@ -79,11 +79,12 @@ pub fn scale_plan(
     }
 }
 
-/// Reports whether the newest ReplicaSet has all pods that the Deployment wants, available.
+/// Reports whether the newest ReplicaSet has all pods that the Deployment wants, and all are
+/// available.
 fn is_saturated(deployment: &Deployment, new: &ReplicaSet) -> bool {
     let replicas = deployment.replicas();
     let desired = new.metadata.annotations.get(DESIRED_REPLICAS);
-    // As in upstream: parsed with a sign and truncated to 32 bits.
+    // Like upstream: parsed with a sign and truncated to 32 bits.
     let desired = desired.and_then(|text| text.parse::<i64>().ok());
     let desired = desired.map(|number| number as i32);
     new.replicas() == replicas
@@ -91,7 +92,7 @@ fn is_saturated(deployment: &Deployment, new: &ReplicaSet) -> bool {
         && new.status.available_replicas == replicas
 }
 
-/// Returns the sizes of several active ReplicaSets, in the order of the writes.
+/// Returns the new sizes of several active ReplicaSets, in the order of the writes.
 fn shares(
     deployment: &Deployment,
     mut active: Vec<Arc<ReplicaSet>>,
@@ -105,7 +106,8 @@ fn shares(
         .iter()
         .fold(0, |sum: i32, set| sum.wrapping_add(set.replicas()));
     let to_add = allowed.wrapping_sub(all);
-    // Larger ones come first. Of equal ones, the youngest grows first and the oldest shrinks first.
+    // Larger ReplicaSets come first. Of equal ones, the youngest grows first and the oldest shrinks
+    // first.
     let by_size = |a: &Arc<ReplicaSet>, b: &Arc<ReplicaSet>| b.replicas().cmp(&a.replicas());
     match to_add.cmp(&0) {
         Ordering::Less => active.sort_by(|a, b| by_size(a, b).then_with(|| by_creation(a, b))),
@@ -132,8 +134,8 @@ fn shares(
     sizes
 }
 
-/// Returns the share of a ReplicaSet in the pods to add, or to remove if negative, after `added` of
-/// them went to others.
+/// Returns the number of pods to add to a ReplicaSet (to remove, if negative) out of `to_add`,
+/// after the other ReplicaSets got `added` of them.
 fn share(deployment: &Deployment, set: &ReplicaSet, to_add: i32, added: i32) -> i32 {
     if to_add == added {
         return 0;
@@ -147,7 +149,7 @@ fn share(deployment: &Deployment, set: &ReplicaSet, to_add: i32, added: i32) -> 
     }
 }
 
-/// Returns the growth of a ReplicaSet that keeps its share of the Deployment.
+/// Returns the change of a ReplicaSet's size that preserves its share of the Deployment.
 #[expect(clippy::cast_possible_truncation, reason = "it wraps as upstream's")]
 fn fraction(deployment: &Deployment, set: &ReplicaSet) -> i32 {
     let (size, replicas) = (set.replicas(), deployment.replicas());

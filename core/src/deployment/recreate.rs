@@ -1,4 +1,4 @@
-//! The strategy `Recreate`: all old pods end before the first new one starts.
+//! The strategy `Recreate`: all old pods end before the first new pod starts.
 //!
 //! Source: `pkg/controller/deployment/recreate.go` in Kubernetes.
 
@@ -37,7 +37,7 @@ impl DeploymentSync<'_> {
         self.rollout_status(&sets).await
     }
 
-    /// Reports whether pods of old ReplicaSets have not ended yet, including terminating ones.
+    /// Reports whether pods of old ReplicaSets have not ended yet. Terminating pods count.
     fn has_old_pods(&self, sets: &Sets) -> bool {
         if sets
             .old

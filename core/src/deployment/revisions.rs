@@ -1,4 +1,4 @@
-//! The annotations of a ReplicaSet with revisions and sizes.
+//! The annotations of a ReplicaSet for its revisions and sizes.
 //!
 //! Source: `pkg/controller/deployment/util` in Kubernetes.
 
@@ -7,14 +7,14 @@ use podstorm_objects::{Deployment, Labels, ReplicaSet, Str};
 use super::annotations::{DESIRED_REPLICAS, MAX_REPLICAS, REVISION, REVISION_HISTORY, is_copied};
 use super::sizes::max_surge;
 
-/// Parses a size annotation: only digits, within an `int32`.
+/// Parses a size annotation; `None` unless it has only digits and fits into an `int32`.
 pub(super) fn size_annotation(set: &ReplicaSet, name: &str) -> Option<i32> {
     let text = set.metadata.annotations.get(name)?;
     let digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     digits.then(|| text.parse().ok()).flatten()
 }
 
-/// Returns the size annotations of a Deployment's ReplicaSets as they should be now.
+/// Returns the current values of the size annotations for a Deployment's ReplicaSets.
 pub(super) fn size_annotations(deployment: &Deployment) -> [(&'static str, Str); 2] {
     let replicas = deployment.replicas();
     let max = replicas.wrapping_add(max_surge(deployment));
@@ -36,14 +36,14 @@ fn put(annotations: &mut Labels, name: &str, value: &str) -> bool {
 /// Sets the size annotations and returns whether they changed.
 pub(super) fn set_sizes(deployment: &Deployment, annotations: &mut Labels) -> bool {
     let [desired, max] = size_annotations(deployment);
-    // Sets both; `|` does not short-circuit.
+    // `|` does not short-circuit, so both annotations are set.
     put(annotations, desired.0, &desired.1) | put(annotations, max.0, &max.1)
 }
 
-/// Sets the annotations of a Deployment's newest ReplicaSet: the Deployment's own, the revision,
+/// Sets the annotations of a Deployment's newest ReplicaSet: those of the Deployment, the revision,
 /// and the earlier revisions. A ReplicaSet that does not exist yet also gets the size annotations.
-/// Returns whether anything changed; also `false` if the present revision can't be parsed, even
-/// though the Deployment's annotations were copied before.
+/// Returns whether anything changed. If the present revision can't be parsed, returns `false`, even
+/// though the Deployment's annotations have been copied.
 pub fn set_annotations(
     deployment: &Deployment,
     annotations: &mut Labels,
@@ -78,7 +78,7 @@ pub fn set_annotations(
     changed
 }
 
-/// Appends an earlier revision and drops the oldest ones to make room.
+/// Appends an earlier revision to the history. Drops the oldest ones to make room.
 fn add_to_history(annotations: &mut Labels, former: &str, bytes_max: usize) {
     let history = annotations.get(REVISION_HISTORY).cloned();
     let history = history.as_deref().unwrap_or_default();

@@ -15,7 +15,8 @@ use super::sync::{DeploymentSync, Set, SyncStep};
 use crate::template::{TemplateForm, without_hash_label};
 
 impl DeploymentSync<'_> {
-    /// Returns the revision to roll back to; 0 is the previous one.
+    /// Returns the revision to roll back to, where 0 means the previous one; `None` if no rollback
+    /// is requested.
     pub(super) fn rollback_revision(&self) -> Option<i64> {
         let annotations = &self.deployment.metadata.annotations;
         annotations.get(ROLLBACK_TO)?.parse().ok()

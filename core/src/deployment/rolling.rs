@@ -15,8 +15,8 @@ impl DeploymentSync<'_> {
         let sets = self.sync_revision(true).await?;
         let new = sets.new.clone();
         let new = new.expect("a missing ReplicaSet is created");
-        // As in upstream: a failure to shrink old ReplicaSets is not reported; the next event
-        // retries.
+        // Like upstream: a failure to shrink old ReplicaSets is not reported. The next event
+        // causes a retry.
         let moved = self.size_new(&sets, &new).await?
             || self.shrink_old(&sets, &new).await.unwrap_or(false);
         if !moved && is_complete(&self.deployment, &self.deployment.status) {
@@ -48,8 +48,8 @@ impl DeploymentSync<'_> {
         Ok(true)
     }
 
-    /// Shrinks the old ReplicaSets: first by unavailable pods, then by as many pods as may be
-    /// unavailable. Returns whether there was anything to shrink.
+    /// Shrinks the old ReplicaSets: first by their unavailable pods, then by as many available pods
+    /// as may become unavailable. Returns whether there was anything to shrink.
     async fn shrink_old(&self, sets: &Sets, new: &Set) -> Result<bool, ShrinkError> {
         let mut old: Vec<Set> = sets
             .old
@@ -87,7 +87,7 @@ impl DeploymentSync<'_> {
         Ok(unhealthy || healthy)
     }
 
-    /// Shrinks old ReplicaSets, oldest first, by their unavailable pods.
+    /// Shrinks old ReplicaSets by their unavailable pods, oldest first.
     async fn shrink_unhealthy(&self, old: &mut [Set], max_down: i32) -> Result<bool, ShrinkError> {
         let mut left = max_down;
         for set in old {
@@ -127,7 +127,7 @@ impl DeploymentSync<'_> {
     }
 }
 
-/// The error of shrinking old ReplicaSets. It is never reported.
+/// The error of a sync step that shrinks old ReplicaSets. It is never reported.
 enum ShrinkError {
     MoreAvailableThanWanted,
     Refused,

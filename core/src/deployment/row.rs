@@ -36,7 +36,7 @@ impl ControllerType for Deployments {
             Write::status(Kind::DEPLOYMENT),
         ],
         queues: &[QueueRow {
-            // After sixteen consecutive failures a key waits for the next event.
+            // After sixteen consecutive failures, a key waits for the next event.
             retries_max: Some(RETRIES_MAX),
             ..QueueRow::new("deployment")
         }],

@@ -1,5 +1,5 @@
 //! Scaling: the sync of a Deployment that is paused or whose size has changed, and the write that
-//! resizes one ReplicaSet.
+//! resizes a ReplicaSet.
 //!
 //! Source: `sync`, `isScalingEvent` and `scale` in Kubernetes' `pkg/controller/deployment`.
 
@@ -15,7 +15,7 @@ use super::revisions::{set_sizes, size_annotation, size_annotations};
 use super::sync::{DeploymentSync, Set, Sets, SyncStep};
 
 impl DeploymentSync<'_> {
-    /// Reports whether an active ReplicaSet was last sized for another size of the Deployment.
+    /// Reports whether an active ReplicaSet was last sized when the Deployment had another size.
     pub(super) fn is_scaling_event(&self, sets: &Sets) -> bool {
         let replicas = self.deployment.replicas();
         let mut active = sets.all().filter(|set| set.replicas() > 0);
@@ -25,7 +25,7 @@ impl DeploymentSync<'_> {
         })
     }
 
-    /// Resizes the ReplicaSets without advancing the rollout.
+    /// Resizes the ReplicaSets but does not advance the rollout.
     pub(super) async fn only_scale(&mut self) -> Result<(), SyncFailure> {
         let sets = self.sync_revision(false).await?;
         let plan = scale_plan(&self.deployment, sets.new.as_ref(), &sets.old);
@@ -52,8 +52,8 @@ impl DeploymentSync<'_> {
             .all(|(name, text)| annotations.get(name) == Some(text))
     }
 
-    /// Sets the size and the size annotations of one ReplicaSet. Returns the server's version of
-    /// it.
+    /// Sets the size and the size annotations of one ReplicaSet. Returns the ReplicaSet as the
+    /// server stored it.
     pub(super) async fn scale_set(&self, set: &Set, size: i32) -> Result<Set, ApiError> {
         let mut scaled = ReplicaSet::clone(set);
         scaled.spec.replicas = Some(size);

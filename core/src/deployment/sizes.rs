@@ -1,45 +1,45 @@
-//! Sizes of a rolling update: the maximum surge, the maximum number of unavailable pods, and the
-//! size of the new ReplicaSet.
+//! The sizes in a rolling update: the maximum surge, the maximum number of unavailable pods, and
+//! the size of the new ReplicaSet.
 //!
-//! Sums wrap around in 32 bits as upstream's do; validation keeps real sizes far from that.
+//! Sums wrap around at 32 bits, as upstream's do. Validation keeps real sizes far below this limit.
 
 use podstorm_objects::{Deployment, IntOrString, RollingUpdate, Str};
 
 use super::find_new::problem;
 
-/// The strategy that replaces old pods with new ones in steps.
+/// The type of the strategy that replaces old pods with new ones in steps.
 pub const ROLLING_UPDATE: &str = "RollingUpdate";
 
-/// The strategy that removes all old pods before it creates new ones.
+/// The type of the strategy that removes all old pods before it creates new ones.
 pub const RECREATE: &str = "Recreate";
 
-/// The bounds on the number of pods during a rolling update.
+/// The limits on the number of pods during a rolling update.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Fenceposts {
     /// The maximum number of pods beyond `replicas`.
     pub surge: i32,
-    /// The maximum number of `replicas` that may be unavailable.
+    /// The maximum number of the wanted pods that may be unavailable.
     pub unavailable: i32,
 }
 
-/// An unusable count or percentage.
+/// The error for a count or percentage that can't be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum IntOrStringError {
     /// A required value is absent.
     #[error("nil value for IntOrString")]
     Absent,
-    /// The text does not end in `%`.
+    /// The string does not end in `%`.
     #[error("invalid value for IntOrString: invalid type: string is not a percentage")]
     NoPercentage,
-    /// The text before the `%` is not a 64-bit number.
+    /// The part of the string before the `%` is not a 64-bit number.
     #[error(
         "invalid value for IntOrString: invalid value {text:?}: strconv.Atoi: parsing {:?}: {problem}",
         text.strip_suffix('%').unwrap_or(text)
     )]
     NoNumber {
-        /// The whole text.
+        /// The whole string.
         text: Str,
-        /// The problem with the number.
+        /// Why the part before the `%` is not a number, in Go's words.
         problem: &'static str,
     },
 }
@@ -47,20 +47,20 @@ pub enum IntOrStringError {
 /// The error of computing the size of the new ReplicaSet.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SizeError {
-    /// `maxSurge` is unusable.
+    /// `maxSurge` can't be used.
     #[error(transparent)]
     MaxSurge(#[from] IntOrStringError),
-    /// The strategy does not exist.
+    /// The strategy is not known. Holds its type.
     #[error("deployment type {0} isn't supported")]
     Strategy(Str),
 }
 
-/// Resolves `maxSurge` and `maxUnavailable` together; absent means 0. A percentage of `replicas` is
-/// rounded up for the surge and down for the unavailable pods. If both results are 0, one pod may
-/// be unavailable, because otherwise the rollout could not start.
+/// Resolves `maxSurge` and `maxUnavailable` together; an absent value counts as 0. A percentage of
+/// `replicas` is rounded up for the surge and down for the unavailable pods. If both results are 0,
+/// one pod may be unavailable, because otherwise the rollout could not start.
 ///
 /// # Errors
-/// Returns the error of the first text that is not a percentage.
+/// Returns the error of the first string that is not a percentage.
 ///
 /// Source: `ResolveFenceposts` of the controller's utilities.
 pub fn fenceposts(
@@ -80,14 +80,15 @@ pub fn fenceposts(
     Ok(Fenceposts { surge, unavailable })
 }
 
-/// Returns the surge of a Deployment's rolling update; 0 for another strategy or if either limit
+/// Returns the surge of a Deployment's rolling update; 0 with another strategy, or if either limit
 /// can't be parsed.
 pub fn max_surge(deployment: &Deployment) -> i32 {
     limits(deployment).surge
 }
 
-/// Returns how many pods of a Deployment may be unavailable, at most all. 0 for a strategy other
-/// than a rolling update, without pods, or if either limit can't be parsed.
+/// Returns how many pods of a Deployment may be unavailable, at most all. Returns 0 with another
+/// strategy than a rolling update, if the Deployment wants no pods, or if either limit can't be
+/// parsed.
 pub fn max_unavailable(deployment: &Deployment) -> i32 {
     match deployment.replicas() {
         0 => 0,
@@ -107,9 +108,9 @@ fn limits(deployment: &Deployment) -> Fenceposts {
     fenceposts(surge, unavailable, deployment.replicas()).unwrap_or_default()
 }
 
-/// Returns the size of the new ReplicaSet. `sizes_sum` is the total size of all ReplicaSets and
-/// `new_size` the current size of the new one. A rolling update fills the free surge. It never
-/// shrinks the ReplicaSet unless `replicas` shrinks.
+/// Returns the size of the new ReplicaSet. `sizes_sum` is the total size of all ReplicaSets, and
+/// `new_size` is the current size of the new one. A rolling update uses the free part of the surge.
+/// It shrinks the new ReplicaSet only if that is larger than `replicas`.
 ///
 /// # Errors
 /// Fails if `maxSurge` is absent or can't be parsed, or if the strategy is unknown.
@@ -142,7 +143,7 @@ pub fn new_replica_set_size(
     }
 }
 
-/// Returns a count as is, or a percentage of `of`, rounded with `round`.
+/// Returns a count as is, or a percentage of `of` that is rounded with `round`.
 pub(crate) fn scaled(
     value: &IntOrString,
     of: i32,
@@ -162,8 +163,8 @@ pub(crate) fn scaled(
     Ok(truncated(round(percent as f64 * f64::from(of) / 100.0)))
 }
 
-/// Converts a whole number to 32 bits as Go does on amd64: a number beyond 64 bits becomes the
-/// smallest 64-bit number, and then the lower half is taken.
+/// Converts a whole number to 32 bits as Go does on amd64: converts it to 64 bits, where a number
+/// out of range becomes the smallest 64-bit number, and then takes the lower half.
 fn truncated(number: f64) -> i32 {
     let is_in_range = number >= i64::MIN as f64 && number < i64::MAX as f64;
     (if is_in_range { number as i64 } else { i64::MIN }) as i32

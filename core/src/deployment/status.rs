@@ -1,4 +1,4 @@
-//! The status of a Deployment and its report of the rollout's progress.
+//! The status of a Deployment, which reports the progress of its rollout.
 //!
 //! Source: `pkg/controller/deployment/progress.go` and `sync.go` in Kubernetes.
 
@@ -18,7 +18,7 @@ use super::sync::{DeploymentSync, Sets, SyncStep};
 const NS_PER_SECOND: i64 = 1_000_000_000;
 
 /// Reports whether a status shows a complete rollout: all pods have the newest template and are
-/// available, and no others are left.
+/// available, and there are no other pods.
 pub(super) fn is_complete(deployment: &Deployment, status: &DeploymentStatus) -> bool {
     let replicas = deployment.replicas();
     status.updated_replicas == replicas
@@ -38,7 +38,7 @@ fn is_progressing(old: &DeploymentStatus, new: &DeploymentStatus) -> bool {
 }
 
 impl DeploymentSync<'_> {
-    /// Computes the status from the ReplicaSets. Of the conditions only `Available` is updated.
+    /// Computes the status from the ReplicaSets. Updates no condition except `Available`.
     fn status_of(&self, sets: &Sets) -> DeploymentStatus {
         let deployment = &*self.deployment;
         let sum = |of: fn(&ReplicaSet) -> i32| {
@@ -79,8 +79,9 @@ impl DeploymentSync<'_> {
         status
     }
 
-    /// Returns the number of terminating pods; `None` if a ReplicaSet does not report it. A
-    /// ReplicaSet that its controller has not observed yet has none.
+    /// Returns the number of terminating pods; `None` if the gate is off or if a ReplicaSet does
+    /// not report the number. A ReplicaSet that its controller has not observed yet has no such
+    /// pods.
     fn terminating(&self, sets: &Sets) -> Option<i32> {
         if !self.shared.options.terminating_replicas {
             return None;
@@ -93,7 +94,7 @@ impl DeploymentSync<'_> {
             })
     }
 
-    /// Writes the status if it has changed, without the progress.
+    /// Writes the status if it has changed. Does not update the progress of the rollout.
     pub(super) async fn plain_status(&mut self, sets: &Sets) -> Result<(), SyncFailure> {
         let status = self.status_of(sets);
         if status == self.deployment.status {
@@ -103,7 +104,7 @@ impl DeploymentSync<'_> {
         self.put_status().await
     }
 
-    /// Writes the status, including the rollout's progress, if it has changed. Otherwise schedules
+    /// Writes the status, with the rollout's progress, if it has changed. Otherwise schedules
     /// a check for the time at which the rollout may have failed.
     pub(super) async fn rollout_status(&mut self, sets: &Sets) -> Result<(), SyncFailure> {
         let mut status = self.status_of(sets);
@@ -141,7 +142,7 @@ impl DeploymentSync<'_> {
         } else if is_progressing(&deployment.status, status) {
             let message = format!("{subject} is progressing.");
             let mut new = condition(PROGRESSING, "True", UPDATED, &message, now);
-            // Replaced even if the reason stays: the time is that of the last progress.
+            // Replaced even if the reason is the same: the time is that of the last progress.
             if let Some(old) = find(status, PROGRESSING)
                 && old.status == new.status
             {
@@ -158,7 +159,7 @@ impl DeploymentSync<'_> {
         }
     }
 
-    /// Returns the deadline of the rollout in ns of the wall clock.
+    /// Returns the deadline of the rollout in ns of the wall clock; `None` if there is none.
     fn deadline_ns(&self, progressing: &DeploymentCondition) -> Option<i64> {
         let seconds = progress_deadline(&self.deployment.spec)?;
         // A condition set by this sync keeps its fraction of a second.
@@ -182,8 +183,8 @@ impl DeploymentSync<'_> {
         }
     }
 
-    /// Adds the key for the time of the deadline if the rollout can still miss it. As in upstream:
-    /// after the deadline the key is added immediately, as often as the queue allows.
+    /// Adds the key for the time of the deadline if the rollout can still miss it. Like upstream,
+    /// adds the key immediately after the deadline, as often as the queue allows.
     fn look_again_later(&self) {
         let status = &self.deployment.status;
         let Some(progressing) = find(status, PROGRESSING) else {
@@ -215,8 +216,8 @@ impl DeploymentSync<'_> {
     }
 }
 
-/// Sets the condition about failed creates or deletes of the newest ReplicaSet's pods, or of any
-/// ReplicaSet's.
+/// Sets the condition that reports failed creates or deletes, from the condition of the newest
+/// ReplicaSet or, if it has none, of any other ReplicaSet.
 fn tell_failures(status: &mut DeploymentStatus, sets: &Sets) {
     let failure = |set: &ReplicaSet| {
         let mut conditions = set.status.conditions.iter();

@@ -24,14 +24,14 @@ pub(super) type Set = Arc<ReplicaSet>;
 /// The ReplicaSets of a Deployment.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Sets {
-    /// The ReplicaSet with the Deployment's template.
+    /// The ReplicaSet with the Deployment's template, if there is one.
     pub(super) new: Option<Set>,
-    /// All others, oldest first.
+    /// All other ReplicaSets, oldest first.
     pub(super) old: Arc<[Set]>,
 }
 
 impl Sets {
-    /// Iterates over the old ReplicaSets, then the new one.
+    /// Returns the old ReplicaSets, and then the new one.
     pub(super) fn all(&self) -> impl Iterator<Item = &Set> {
         self.old.iter().chain(&self.new)
     }
@@ -48,7 +48,7 @@ pub enum SyncStep {
     Identity,
     /// A ReplicaSet could not be created.
     Create,
-    /// The name of a new ReplicaSet is taken, and the cache has no ReplicaSet with it.
+    /// The name of a new ReplicaSet is taken, but the cache has no ReplicaSet with this name.
     NotCached,
     /// A ReplicaSet could not be written.
     PutSet,
@@ -58,7 +58,7 @@ pub enum SyncStep {
     PutDeployment,
     /// A ReplicaSet could not be deleted.
     Delete,
-    /// `maxSurge` can't be parsed.
+    /// The size of the new ReplicaSet can't be computed.
     Sizes,
     /// The strategy is unknown.
     Strategy,
@@ -82,7 +82,7 @@ impl SyncStep {
         }
     }
 
-    /// Returns the failure of this step with that text.
+    /// Returns the failure of this step with this message.
     pub(super) fn error(self, message: String) -> SyncFailure {
         SyncFailure {
             label: self.label(),
@@ -91,8 +91,8 @@ impl SyncStep {
         }
     }
 
-    /// Converts a refused request to the failure of this step. In a terminating namespace the
-    /// failure is final.
+    /// Returns a function that converts a refused request to the failure of this step. In a
+    /// terminating namespace the failure is final.
     pub(super) fn failure(self) -> impl Fn(ApiError) -> SyncFailure {
         move |error| SyncFailure {
             label: self.label(),
@@ -102,25 +102,25 @@ impl SyncStep {
     }
 }
 
-/// A sync in progress.
+/// A sync of one Deployment in progress.
 pub(super) struct DeploymentSync<'a> {
     pub(super) shared: &'a Shared,
     pub(super) calls: &'a Calls,
     pub(super) key: KeyId,
     pub(super) as_read: Arc<CachedDeployment>,
-    /// The Deployment as later steps read it and writes send it. It keeps the version that was
-    /// read.
+    /// The Deployment. Later steps of the sync read it, and writes send it, with the version that
+    /// was read.
     pub(super) deployment: Arc<Deployment>,
     /// The claimed ReplicaSets.
     pub(super) claimed: Sets,
     /// One more than the highest revision of the old ReplicaSets.
     pub(super) new_revision: i64,
-    /// The time in ns of the wall clock at which this sync set the condition `Progressing`, if it
-    /// did.
+    /// When this sync set the condition `Progressing`, in ns of the wall clock; `None` if it did
+    /// not.
     pub(super) progressing_set_ns: Option<i64>,
 }
 
-/// Runs a whole sync.
+/// Runs one sync of a Deployment.
 pub(super) async fn run(shared: Arc<Shared>, key: KeyId, calls: Calls) -> Result<End, SyncFailure> {
     let Some(cached) = shared.caches.deployments.get(key) else {
         return Ok(End::Forget);
@@ -173,7 +173,7 @@ impl DeploymentSync<'_> {
         }
     }
 
-    /// Refuses an empty selector, which would match everything.
+    /// Handles an empty selector, which would match everything, with an Event and no other change.
     async fn refuse_to_select_all(&mut self) {
         let message =
             "This deployment is selecting all pods. A non-empty selector is required.".to_owned();
@@ -181,7 +181,7 @@ impl DeploymentSync<'_> {
         let generation = self.deployment.metadata.generation;
         if self.deployment.status.observed_generation < generation {
             self.deployment_mut().status.observed_generation = generation;
-            // Upstream ignores the answer, too. The next event retries.
+            // Upstream ignores the answer, too. The next event causes a retry.
             let _written = self.put_status().await;
         }
     }
@@ -198,7 +198,7 @@ impl DeploymentSync<'_> {
         let candidates = self.shared.caches.candidates(&meta.namespace, &meta.uid);
         let reference = cached.controller_ref.clone();
         let matches = |set: &Owner| selector.matches(&set.object.metadata.labels);
-        // Upstream iterates over a map, in no fixed order.
+        // Sorted by name. Upstream iterates over a map, in no fixed order.
         let mut claim = Claim::new(meta, reference, candidates, matches).by_name();
         loop {
             match claim.step() {
@@ -254,7 +254,7 @@ impl DeploymentSync<'_> {
         Ok(())
     }
 
-    /// Fails if a ReplicaSet lacks a name, namespace or UID, because its pods can't be found.
+    /// Fails if a ReplicaSet has no name, namespace or UID, because its pods can't be found.
     fn check_identities(&self) -> Result<(), SyncFailure> {
         for set in self.claimed.all() {
             let meta = &set.metadata;
@@ -285,7 +285,7 @@ impl DeploymentSync<'_> {
         self.put_status().await
     }
 
-    /// Returns the Deployment for changes that later steps and writes see.
+    /// Returns the Deployment for modification. Later steps and writes see the changes.
     pub(super) fn deployment_mut(&mut self) -> &mut Deployment {
         Arc::make_mut(&mut self.deployment)
     }

@@ -1,5 +1,5 @@
-//! The cached budgets, and the cached controllers of pods, which other workloads read in the same
-//! forms.
+//! The cached budgets, and the cached controllers of pods. Other workloads read these controllers
+//! in the same forms.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use podstorm_runtime::store::{Cached, Store};
 use crate::deployment::CachedDeployment;
 use crate::replicaset::{Owner, OwnerStore, owners};
 
-/// A cached budget.
+/// A cached PodDisruptionBudget.
 #[derive(Debug)]
 pub(super) struct CachedBudget {
     object: Arc<DynamicObject>,
@@ -55,7 +55,7 @@ impl Informed for CachedBudget {
     }
 }
 
-/// The stores that the controller reads.
+/// The stores that the disruption controller reads.
 #[derive(Debug)]
 pub(super) struct Caches {
     pub(super) budgets: Arc<Store<CachedBudget>>,
@@ -80,7 +80,8 @@ impl Caches {
     }
 
     /// Resolves the controller reference of a pod to a ReplicationController, a ReplicaSet or its
-    /// Deployment, or a StatefulSet. `None` for a controller that is not cached or of another kind.
+    /// Deployment, or a StatefulSet. Returns `None` for a controller that is not cached or is of
+    /// another kind.
     ///
     /// # Errors
     /// Fails if `apiVersion` is invalid.
@@ -132,7 +133,7 @@ fn is_of_apps(group: &str) -> bool {
     matches!(group, "apps" | "extensions")
 }
 
-/// Returns `spec.replicas` of a dynamic object; 1 if absent.
+/// Returns `spec.replicas` of an object; 1 if it is absent.
 fn replicas_of(object: &dyn Object) -> i64 {
     let object = object.downcast_ref::<DynamicObject>();
     let spec = object.and_then(|object| object.fields.get("spec"));

@@ -1,6 +1,7 @@
-//! The decisions of a sync, given the counted pods and the scales of their controllers.
+//! The decisions of a sync, based on the counted pods and the scales of their controllers.
 //!
-//! Source: `DisruptionController.trySync` and what it calls, of Kubernetes' `pkg/controller/disruption`.
+//! Source: `DisruptionController.trySync` and its callees in Kubernetes'
+//! `pkg/controller/disruption`.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -30,7 +31,7 @@ pub(super) fn of_scales(budget: &Budget) -> Option<&Amount> {
     budget.max_unavailable.as_ref().or(share)
 }
 
-/// Returns what a budget expects, with `scale` as the sum of the scales of its pods' controllers.
+/// Returns what a budget expects if `scale` is the sum of the scales of its pods' controllers.
 ///
 /// # Errors
 /// Fails if an amount is invalid.
@@ -46,8 +47,8 @@ pub(super) fn expected_of_scale(budget: &Budget, scale: i64) -> Result<Expected,
     })
 }
 
-/// Returns what a budget expects that counts its pods themselves: with `minAvailable` as a number,
-/// or with neither member.
+/// Returns what a budget expects if it counts the pods themselves: one with `minAvailable` as a
+/// number, or with neither amount.
 pub(super) fn expected_of_pods(budget: &Budget, pods: i64) -> Expected {
     match budget.min_available {
         Some(Amount::Number(healthy)) => Expected { pods, healthy },
@@ -58,15 +59,15 @@ pub(super) fn expected_of_pods(budget: &Budget, pods: i64) -> Expected {
     }
 }
 
-/// The decision of a sync about evicted pods and the status.
+/// The decision of a sync about the status and about evicted pods.
 #[derive(Debug, Default)]
 pub(super) struct Decision<'a> {
-    /// The status to write, if it differs from the budget's.
+    /// The status to write; `None` if it equals the budget's status.
     pub(super) status: Option<BudgetStatus>,
-    /// The evicted pods that should have been deleted by now.
+    /// The evicted pods whose deletion should have begun by now.
     pub(super) not_deleted: Vec<&'a Pod>,
-    /// The time in ns until the next sync of the budget: the earliest time at which the deletion of
-    /// an evicted pod must have begun. Applies after the status is written.
+    /// The time in ns from the write of the status to the next sync of the budget: until the
+    /// deletion of another evicted pod must have begun. `None` if there is none.
     pub(super) recheck_after_ns: Option<i64>,
 }
 
@@ -97,7 +98,7 @@ pub(super) fn decide<'a>(
         disrupted_pods,
         disruptions_allowed: match expected.pods > 0 {
             true => (current_healthy - expected.healthy).max(0),
-            // No pod has been seen yet. New pods may be evicted once they are counted.
+            // No pods are expected. New pods may be evicted only once they are counted.
             false => 0,
         },
         current_healthy,
@@ -115,7 +116,7 @@ pub(super) fn decide<'a>(
     decision
 }
 
-/// Returns the status after a failed sync: no disruption is allowed, and the counts stay.
+/// Returns the status after a failed sync: it allows no disruptions and keeps the counts.
 ///
 /// Source: `DisruptionController.failSafe`.
 pub(super) fn fail_safe(status: &BudgetStatus, error: &str, now: Now) -> BudgetStatus {
@@ -125,14 +126,14 @@ pub(super) fn fail_safe(status: &BudgetStatus, error: &str, now: Now) -> BudgetS
     status
 }
 
-/// Returns the latest time at which the deletion of a pod evicted at `at` begins, in ns since the
-/// epoch.
+/// Returns when the deletion of a pod that was evicted at `at` must have begun, in ns since the
+/// Unix epoch.
 fn deadline_ns(at: Time) -> i64 {
     let at_ns = at.unix_nanos().unwrap_or(i64::MIN);
     at_ns.saturating_add(DELETION_TIMEOUT_NS)
 }
 
-/// Formats a selector as Go prints it.
+/// Formats a selector as Go prints it in messages.
 pub(super) fn go_text(selector: Option<&LabelSelector>) -> String {
     let Some(selector) = selector else {
         return "nil".to_owned();

@@ -1,13 +1,13 @@
-//! The disruption controller: keeps the status of PodDisruptionBudgets, which evictions check, and
-//! removes the condition `DisruptionTarget` from pods that were not deleted.
+//! The disruption controller: it maintains the status of PodDisruptionBudgets, which evictions
+//! check, and removes the condition `DisruptionTarget` from pods that were not deleted.
 //!
-//! `cache`: the stores that it reads; `selected`: the pods of each budget with their counts, kept
-//! up to date by pod changes. The cost of a sync therefore depends on the controllers and evicted
-//! pods of the budget, not on the pods of the cluster. `sync` and `decide`: one sync of a budget;
-//! `targets`: the second queue, for pods.
+//! `cache`: the stores that the controller reads; `selected`: the pods of each budget and their
+//! counts, updated with every change of a pod. The cost of a sync therefore depends on the
+//! controllers and evicted pods of the budget, not on all pods of the cluster. `sync` and `decide`:
+//! one sync of a budget; `targets`: the second queue, for pods.
 //!
 //! One lock guards the state of pods. It is held for one change or one count, and taken before the
-//! locks of the pod cache, of the name of a key, and of the delays of a queue.
+//! locks of the pod cache, of the name of a key, and of a queue's delays.
 //!
 //! As in upstream, a pod that several budgets select wakes only the first one by name, and scaling
 //! a controller wakes no budget.
@@ -59,8 +59,8 @@ struct Shared {
     caches: Caches,
     pods: Arc<PodCache>,
     queues: [RateLimitingQueue<KeyId>; 2],
-    /// Whether a budget has pods to select. Written under the lock of the state, and read without
-    /// it by the handler of pods, so a cluster without budgets takes no lock.
+    /// Whether any budget can select pods. Written under the lock of the state. The handler of pods
+    /// reads it without the lock, so a cluster without budgets takes no lock.
     has_budgets: AtomicBool,
     state: Mutex<State>,
 }
@@ -69,12 +69,12 @@ struct Shared {
 struct State {
     selected: SelectedPods,
     targets: Targets,
-    /// The Events about pods that the next sync records, because handlers can't.
+    /// The Events about pods that the next sync will record, because handlers can't record Events.
     events: Vec<EventIntent>,
 }
 
 impl Controller {
-    /// Creates a controller that reads budgets, pods and their controllers from these informers.
+    /// Creates a controller that reads budgets, pods and the pods' controllers from `informers`.
     pub fn new(informers: &mut Informers) -> Controller {
         let shared = Arc::new(Shared {
             caches: Caches::new(informers),
@@ -109,12 +109,13 @@ impl Shared {
         std::mem::take(&mut self.lock().events)
     }
 
-    /// Applies a change of a pod from `old` to `new`; `None` means that the pod does not exist.
+    /// Applies a change of a pod from `old` to `new`, where `None` means that the pod does not
+    /// exist.
     fn apply(&self, old: Option<&Arc<Pod>>, new: Option<&Arc<Pod>>, now: Now) {
         let was_target = old.is_some_and(|old| stale_from_ns(old).is_some());
         let stale_ns = new.and_then(|new| stale_from_ns(new));
         // Relaxed: the cache changed before this load, and a budget reads the cache after its
-        // store. The locks of the cache order the two.
+        // store. The locks of the cache order these two steps.
         let has_budgets = self.has_budgets.load(Ordering::Relaxed);
         if !has_budgets && !was_target && stale_ns.is_none() {
             return;
@@ -139,7 +140,7 @@ impl Shared {
         }
     }
 
-    /// Returns the first of these budgets by name.
+    /// Returns the first of these budgets by name; `None` if there are none.
     fn first(&self, budgets: &[KeyId]) -> Option<KeyId> {
         match budgets {
             [] => None,
@@ -163,7 +164,7 @@ impl Shared {
     }
 }
 
-/// Wakes a budget on every event.
+/// Adds a budget's key after every change of the budget.
 impl Handler<CachedBudget> for Shared {
     fn handle(&self, change: &Change<CachedBudget>, now: Now) {
         let new = change.new.as_ref();
@@ -173,7 +174,7 @@ impl Handler<CachedBudget> for Shared {
         });
         let mut state = self.lock();
         if selector.is_some() {
-            // Set before the budget reads the pods, so a pod change is seen here or by the handler.
+            // Set before the budget reads the pods, so a change of a pod is seen by one of the two.
             self.has_budgets.store(true, Ordering::Relaxed);
         }
         state.selected.set_budget(change.key, selector, &self.pods);
@@ -204,7 +205,7 @@ impl AsyncWorkload for Controller {
 
     fn pod_changed(&self, change: &PodChange, now: Now) {
         let new = Some(&change.new).filter(|_| !change.deleted);
-        // The last state of an unknown pod also wakes its budget.
+        // The deletion of an unknown pod also wakes the budget that selects its last state.
         let old = match change.deleted {
             true => change.old.as_ref().or(Some(&change.new)),
             false => change.old.as_ref(),

@@ -10,11 +10,11 @@ use podstorm_runtime::workqueue::{QueueRow, Workers};
 use super::Controller;
 use crate::controller::{ControllerType, Setup};
 
-/// The disruption controller. It also reads `/scale` of the controllers of pods, of any kind.
+/// The disruption controller. It also reads the `/scale` of pods' controllers of any kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Disruption;
 
-/// A queue with one worker, as in upstream.
+/// Returns the row of a queue with one worker, as in upstream.
 const fn queue(name: &'static str) -> QueueRow {
     QueueRow {
         workers: Workers::Number(1),
@@ -28,7 +28,7 @@ impl ControllerType for Disruption {
     const ROW: &'static ControllerRow = &ControllerRow {
         name: "disruption-controller",
         alias: "disruption",
-        // As in upstream.
+        // The same as upstream's.
         component: "controllermanager",
         purpose: "PodDisruptionBudgets",
         kind: Some(Kind::POD_DISRUPTION_BUDGET),

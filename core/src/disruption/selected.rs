@@ -1,4 +1,4 @@
-//! The pods that each budget selects and their counts, kept up to date by changes of pods and
+//! The pods that each budget selects, and their counts, updated with every change of pods and
 //! budgets.
 
 use std::collections::BTreeMap;
@@ -17,35 +17,35 @@ use crate::cache::PodCache;
 /// The pods of all budgets.
 #[derive(Debug)]
 pub(super) struct SelectedPods {
-    /// An index of the budgets by their selectors.
+    /// The keys of the budgets, found by their selectors.
     index: SelectorIndex,
     budgets: HashMap<KeyId, BudgetPods, RandomState>,
 }
 
-/// A budget with a valid selector, and its pods.
+/// A budget with a valid selector, and the pods that it selects.
 #[derive(Debug)]
 struct BudgetPods {
     namespace: Str,
     selector: Arc<Selector>,
     pods: BTreeMap<CompactString, Arc<Pod>>,
-    /// The number of ready pods that are not being deleted.
+    /// The number of ready pods that are not being deleted. Evicted pods count.
     healthy: usize,
     /// The number of pods without a controller.
     unmanaged: usize,
-    /// The controllers of the pods, each with the number of its pods.
+    /// The controllers of the pods by UID, each with the number of its pods.
     controllers: BTreeMap<Uid, (Arc<OwnerReference>, usize)>,
 }
 
-/// The input of a sync about a budget's pods.
+/// The counts of a budget's pods, as the input of a sync.
 #[derive(Debug, Default)]
 pub(super) struct Counted {
     /// The number of selected pods.
     pub(super) pods: i64,
     /// The number of ready pods that are not being deleted, including evicted ones.
     pub(super) healthy: i64,
-    /// Whether a pod has no controller.
+    /// Whether any selected pod has no controller.
     pub(super) has_unmanaged: bool,
-    /// The controllers of the pods, by UID.
+    /// The controllers of the selected pods, in the order of their UIDs.
     pub(super) controllers: Vec<Arc<OwnerReference>>,
     /// The evicted pods whose deletion has not begun, by name, each with the time of its eviction.
     pub(super) evicted: Vec<(Arc<Pod>, Time)>,
@@ -69,9 +69,10 @@ impl SelectedPods {
         self.budgets.is_empty()
     }
 
-    /// Handles a budget that was added or changed; `None` if it was deleted or its selector is
-    /// invalid. O(1) with an unchanged selector. Otherwise O(pods of the owners that have a
-    /// selected pod); the orphans of a namespace count as the pods of one owner.
+    /// Handles a budget that was added or changed. `selector` is `None` if the budget was deleted
+    /// or its selector is invalid. O(1) if the selector has not changed. Otherwise O(pods of the
+    /// owners that have a selected pod), where the orphans of a namespace count as the pods of one
+    /// owner.
     pub(super) fn set_budget(
         &mut self,
         key: KeyId,
@@ -105,9 +106,9 @@ impl SelectedPods {
         self.budgets.insert(key, budget);
     }
 
-    /// Applies a change of a pod from `old` to `new`; `None` means that the pod does not exist.
-    /// Returns the budgets that select `new`, or that selected a deleted `old`. O(labels +
-    /// candidates + log n).
+    /// Applies a change of a pod from `old` to `new`, where `None` means that the pod does not
+    /// exist. Returns the budgets that select `new` or, if the pod was deleted, selected `old`.
+    /// O(labels + candidates + log n).
     pub(super) fn apply(&mut self, old: Option<&Arc<Pod>>, new: Option<&Arc<Pod>>) -> Budgets {
         let of = |pod: &Pod| self.matching(&pod.metadata.namespace, &pod.metadata.labels);
         let after = new.map(|pod| of(pod)).unwrap_or_default();
@@ -145,8 +146,8 @@ impl SelectedPods {
         found
     }
 
-    /// Returns the input of a budget's sync; `evicted` are the evicted pods in its status.
-    /// O(controllers + evicted pods).
+    /// Returns the counts of a budget's pods. `evicted` are the evicted pods in the budget's
+    /// status. O(controllers + evicted pods).
     pub(super) fn count(&self, key: KeyId, evicted: &BTreeMap<String, Time>) -> Counted {
         let Some(budget) = self.budgets.get(&key) else {
             return Counted::default();
@@ -168,8 +169,8 @@ impl SelectedPods {
         }
     }
 
-    /// Returns the first pod of a budget, by name, with one of these controllers. O(pods of the
-    /// budget).
+    /// Returns the first pod of a budget, by name, that has one of these controllers; `None` if
+    /// there is none. O(pods of the budget).
     pub(super) fn first_pod_of(&self, key: KeyId, controllers: &[&Uid]) -> Option<Arc<Pod>> {
         let mut pods = self.budgets.get(&key)?.pods.values();
         let is_theirs = |pod: &&Arc<Pod>| {
@@ -182,7 +183,7 @@ impl SelectedPods {
 }
 
 impl BudgetPods {
-    /// Counts a pod, replacing the pod of the same name.
+    /// Counts a pod. Replaces the pod of the same name, if there is one.
     fn put(&mut self, pod: &Arc<Pod>) {
         look();
         match self.pods.get_mut(&pod.metadata.name) {
@@ -224,7 +225,7 @@ impl BudgetPods {
     }
 }
 
-/// Reports whether a pod is healthy unless it was evicted. Ignores the phase.
+/// Reports whether a pod is healthy, unless it was evicted. Ignores the phase.
 fn is_healthy(pod: &Pod) -> bool {
     pod.is_ready() && !pod.metadata.is_deleting()
 }
@@ -235,18 +236,18 @@ fn number(count: usize) -> i64 {
 
 #[cfg(test)]
 thread_local! {
-    /// The number of pods that this thread has read.
+    /// The number of times that this thread has read a pod.
     static LOOKS: std::cell::Cell<usize> = const { std::cell::Cell::new(0) };
 }
 
-/// Counts a read of a pod, in tests.
+/// Counts that this thread reads a pod. For tests.
 #[inline]
 fn look() {
     #[cfg(test)]
     LOOKS.set(looks() + 1);
 }
 
-/// Returns the number of pods that this thread has read.
+/// Returns the number of times that this thread has read a pod.
 #[cfg(test)]
 pub(super) fn looks() -> usize {
     LOOKS.get()

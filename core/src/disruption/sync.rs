@@ -1,4 +1,5 @@
-//! One sync of one budget: count its pods, find the scales of their controllers, write the status.
+//! One sync of one budget: it counts the pods, finds the scales of their controllers, and writes
+//! the status.
 //!
 //! Source: `DisruptionController.sync` of Kubernetes' `pkg/controller/disruption`.
 
@@ -111,7 +112,7 @@ async fn sync(
     })
 }
 
-/// Returns the number of pods that the budget expects, and how many of them must be healthy.
+/// Returns what the budget expects: the number of pods, and how many of them must be healthy.
 /// O(controllers), with a request for each controller that is not cached.
 async fn expect(
     shared: &Shared,
@@ -195,7 +196,7 @@ async fn put_status(budget: &Budget, status: BudgetStatus, calls: &Calls) -> Res
     }
 }
 
-/// Builds an Event about an object.
+/// Builds an Event about the object to which `reference` refers.
 pub(super) fn event_about(
     reference: &Arc<ObjectReference>,
     kind: EventType,

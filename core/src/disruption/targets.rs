@@ -1,5 +1,5 @@
-//! The pods with a condition `DisruptionTarget` that becomes stale: their keys, and the sync that
-//! removes the condition.
+//! The pods with a condition `DisruptionTarget` that may become stale: the keys of these pods, and
+//! the sync that removes the condition.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,8 +13,9 @@ use podstorm_runtime::workqueue::End;
 use super::Shared;
 use crate::pod_key::{PodKey, PodKeyIds};
 
-/// The keys of the cached pods whose condition is or becomes stale. A key is reused as soon as its
-/// pod has no such condition. A leftover sync for the earlier pod does nothing.
+/// The keys of the cached pods whose condition is stale or may become stale. A key is reused as
+/// soon as its pod has no such condition. A sync that is left over for the earlier pod does
+/// nothing.
 #[derive(Debug, Default)]
 pub(super) struct Targets {
     by_pod: BTreeMap<PodKey, KeyId>,
@@ -40,12 +41,12 @@ impl Targets {
         }
     }
 
-    /// Returns the pod of a key; `None` for a free key.
+    /// Returns the name of the pod of a key; `None` if the key is free.
     pub(super) fn pod(&self, key: KeyId) -> Option<&PodKey> {
         self.keys.pod(key)
     }
 
-    /// Returns the number of keys, including free ones.
+    /// Returns the number of keys, free ones included.
     #[cfg(test)]
     pub(super) fn keys(&self) -> usize {
         self.keys.len()

@@ -1,5 +1,5 @@
-//! Several budgets and syncs, the second queue, and the pods that a sync reads. The recorded cases
-//! have the decisions of one sync.
+//! Tests with several budgets and syncs, of the second queue, and of the pods that a sync reads.
+//! The recorded cases have the decisions of one sync.
 
 use podstorm_objects::disruption::{Budget, evicted};
 use podstorm_objects::{
@@ -41,15 +41,15 @@ fn pod(name: &str, app: &str, is_ready: bool) -> Pod {
     pod
 }
 
-/// The controller with its caches, and a server that stores writes.
+/// A controller with its caches, and a server that stores writes.
 struct World {
     pods: Arc<PodCache>,
     budgets: Arc<dyn AnyInformer>,
     controller: Controller,
     driver: Driver<AsyncSync>,
-    /// The answer to the next write, if it is not a success.
+    /// The error with which the next write is refused; `None` for a success.
     refusal: Option<ApiError>,
-    /// The replicas of every `/scale`; without it, no object has a `/scale`.
+    /// The replicas in every `/scale`; `None` if no object has a `/scale`.
     scale: Option<i32>,
     requests: Vec<String>,
     events: Vec<String>,
@@ -93,7 +93,7 @@ impl World {
         self.controller.pod_changed(&change, at(seconds));
     }
 
-    /// Syncs the due keys, with the events of writes to the caches. Returns the number of syncs.
+    /// Syncs the keys that are due; writes reach the caches. Returns the number of syncs.
     fn sync(&mut self, seconds: i64) -> usize {
         let now = at(seconds);
         let World {
@@ -198,7 +198,7 @@ fn only_budgets_and_their_pods_wake_the_controller() {
     world.sync(0);
     world.sync(0);
     assert_eq!(world.allowed("b"), 1);
-    // Only the current labels of a pod count, so this wakes no budget.
+    // Only the current labels of a pod matter, so this change wakes no budget.
     world.put(pod("p1", "other", true), 0);
     assert_eq!(world.sync(0), 0);
     world.budget("b", &web(json!({"minAvailable": 0})));
@@ -246,7 +246,7 @@ fn a_selector_without_requirements_selects_pods_without_labels() {
     world.put(bare, 0);
     while world.sync(0) > 0 {}
     assert_eq!(world.allowed("b"), 2);
-    // An absent selector selects no pod.
+    // An absent selector selects no pods.
     world.budget("b", &json!({"minAvailable": 0}));
     while world.sync(0) > 0 {}
     assert_eq!(world.allowed("b"), 0);
@@ -337,7 +337,7 @@ fn keys_are_reused_when_the_condition_is_gone() {
         world.delete(&name, number);
     }
     assert_eq!(world.controller.0.lock().targets.keys(), 1);
-    // The key is due for pods that are gone, and does nothing for them.
+    // The key is due for pods that no longer exist, and the sync does nothing for them.
     assert!(world.sync(1_000) <= 1);
     assert!(world.requests.is_empty());
 }
@@ -362,8 +362,8 @@ fn a_listed_pod_counts_like_a_watched_one() {
     assert_eq!(world.allowed("b"), 0);
 }
 
-/// A sync reads only evicted pods, and a change of a pod only that pod, regardless of the number of
-/// pods in the budget, its namespace and the cluster.
+/// A sync reads only evicted pods, and a change of a pod reads only that pod, regardless of the
+/// number of pods in the budget, its namespace and the cluster.
 #[test]
 fn a_sync_costs_the_changes_not_the_number_of_pods() {
     for others in [0, 5_000] {

@@ -1,4 +1,4 @@
-//! Services, EndpointSlices and Endpoints in the forms that the controllers read.
+//! Services, EndpointSlices and Endpoints in the forms that the endpoints controllers read.
 
 use std::sync::Arc;
 
@@ -12,10 +12,10 @@ use super::endpoint::StoredEndpoint;
 use super::slices::{endpoints_of, ports_key};
 use super::subsets::StoredSubsets;
 
-/// The label of a slice that names its Service.
+/// The label of a slice that holds the name of its Service.
 pub(super) const SERVICE_NAME: &str = "kubernetes.io/service-name";
 
-/// The label of a slice with the name of its writer.
+/// The label of a slice that holds the name of its writer.
 pub(super) const MANAGED_BY: &str = "endpointslice.kubernetes.io/managed-by";
 
 /// The name of this controller as a writer of slices.
@@ -24,11 +24,11 @@ pub(super) const MANAGER: &str = "endpointslice-controller.k8s.io";
 /// The name of the mirroring controller as a writer of slices.
 pub(super) const MIRRORING_MANAGER: &str = "endpointslicemirroring-controller.k8s.io";
 
-/// A cached Service.
+/// A cached Service with its compiled selector.
 #[derive(Debug)]
 pub(super) struct CachedService {
     object: Arc<DynamicObject>,
-    /// The selector of its pods; `None` if other programs manage its endpoints.
+    /// The selector of the Service's pods; `None` if other programs manage the endpoints.
     selector: Option<Arc<Selector>>,
 }
 
@@ -41,7 +41,7 @@ impl CachedService {
         self.object.fields.get("spec").unwrap_or(&Value::Null)
     }
 
-    /// Returns the selector of a Service whose endpoints the controllers manage.
+    /// Returns the selector of a Service whose endpoints the controllers manage; otherwise `None`.
     pub(super) fn pods(&self) -> Option<&Arc<Selector>> {
         let selector = self.selector.as_ref()?;
         (self.spec()["type"] != "ExternalName").then_some(selector)
@@ -89,23 +89,25 @@ impl Informed for CachedService {
     }
 }
 
-/// A cached EndpointSlice, indexed by the Service that controls it.
+/// A cached EndpointSlice. Found by the Service that controls it.
 #[derive(Debug)]
 pub(super) struct CachedSlice {
     object: Arc<DynamicObject>,
     /// The endpoints of the slice in order; empty if another controller writes the slice.
     pub(super) endpoints: Box<[StoredEndpoint]>,
-    /// A string that identifies its ports.
+    /// A string that identifies the ports of the slice.
     pub(super) ports_key: String,
 }
 
 impl CachedSlice {
-    /// Returns the name of the Service if the EndpointSlice controller writes the slice.
+    /// Returns the name of the slice's Service; `None` unless the EndpointSlice controller writes
+    /// it.
     pub(super) fn service(&self) -> Option<&Str> {
         self.service_if_by(MANAGER)
     }
 
-    /// Returns the name of the Endpoints, and of their Service, that a slice mirrors.
+    /// Returns the name of the Endpoints that a slice mirrors, which is also that of their Service;
+    /// `None` unless the mirroring controller writes it.
     pub(super) fn mirrors(&self) -> Option<&Str> {
         self.service_if_by(MIRRORING_MANAGER)
     }
@@ -151,11 +153,12 @@ impl Cached for CachedSlice {
     }
 }
 
-/// Cached Endpoints.
+/// A cached Endpoints object.
 #[derive(Debug)]
 pub(super) struct CachedEndpoints {
     object: Arc<DynamicObject>,
-    /// `None` if the Endpoints controller would write the same addresses in another form.
+    /// The subsets; `None` if the Endpoints controller would write the same addresses in another
+    /// form.
     pub(super) stored: Option<StoredSubsets>,
 }
 

@@ -1,6 +1,6 @@
-//! The content of an endpoint of an EndpointSlice, or of an address of Endpoints, in a form that is
-//! compared without JSON. It comes from a pod, or from a cached object, which is parsed once, when
-//! it arrives.
+//! The content of an endpoint in an EndpointSlice, or of an address in Endpoints, in a form that is
+//! compared without JSON. The content comes from a pod, or from a cached object, which is parsed
+//! once, when it arrives.
 
 use podstorm_objects::cells::items;
 use podstorm_objects::{Address, Str, Uid};
@@ -10,7 +10,7 @@ use smallvec::SmallVec;
 /// The addresses of an endpoint.
 pub(super) type Addresses = SmallVec<[Address; 1]>;
 
-/// The content of an endpoint. Two are equal if their JSON is.
+/// The content of an endpoint. Two values are equal if their JSON is equal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Endpoint<'a> {
     pub(super) addresses: &'a [Address],
@@ -33,8 +33,8 @@ pub(super) struct Conditions {
 }
 
 impl Endpoint<'_> {
-    /// Reports whether this is the same endpoint, possibly with other content: the same pod, host
-    /// name and addresses.
+    /// Reports whether `other` is the same endpoint, possibly with other conditions: it has the
+    /// same pod, host name and addresses.
     pub(super) fn is_same(&self, other: &Endpoint<'_>) -> bool {
         let has_same_addresses = || {
             let sorted = |it: &Endpoint<'_>| {
@@ -50,7 +50,7 @@ impl Endpoint<'_> {
             && has_same_addresses()
     }
 
-    /// Returns the sort key by which new endpoints are put into slices.
+    /// Returns the key by which new endpoints are sorted before they are put into slices.
     pub(super) fn order(&self) -> impl Ord + use<> {
         let addresses = self.addresses.iter().map(Address::to_string);
         let hostname = self.hostname.unwrap_or("").to_owned();
@@ -100,12 +100,12 @@ impl Endpoint<'_> {
     }
 }
 
-/// Returns the reference to a pod that endpoints carry.
+/// Returns the reference to a pod for the `targetRef` of an endpoint.
 fn target(namespace: &str, name: &str, uid: &Uid) -> Value {
     json!({"kind": "Pod", "namespace": namespace, "name": name, "uid": uid.to_string()})
 }
 
-/// An endpoint of a cached slice, or an address of cached Endpoints.
+/// An endpoint in a cached slice, or an address in cached Endpoints.
 #[derive(Clone, Debug)]
 pub(super) struct StoredEndpoint {
     addresses: Addresses,
@@ -116,12 +116,13 @@ pub(super) struct StoredEndpoint {
     zone: Option<Str>,
     hostname: Option<Str>,
     conditions: Conditions,
-    /// Whether the endpoint has no other content, so that its JSON is that of this form.
+    /// Whether the object has no other content for the endpoint, so that this form determines its
+    /// JSON.
     pub(super) is_plain: bool,
 }
 
 impl StoredEndpoint {
-    /// Parses an endpoint. O(its JSON).
+    /// Parses an endpoint. O(bytes of its JSON).
     pub(super) fn read(endpoint: &Value) -> StoredEndpoint {
         let text = |value: &Value| value.as_str().map(Str::from);
         let target = &endpoint["targetRef"];
@@ -146,7 +147,7 @@ impl StoredEndpoint {
         read
     }
 
-    /// Parses an address of Endpoints, from the list of ready or of other addresses. O(its JSON).
+    /// Parses an address in Endpoints. `ready` states in which list it is. O(bytes of its JSON).
     pub(super) fn read_address(address: &Value, ready: bool) -> StoredEndpoint {
         let mut read = StoredEndpoint::read(address);
         read.addresses = address["ip"]

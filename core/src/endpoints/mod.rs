@@ -1,15 +1,15 @@
 //! The endpoints controllers: for each Service with a selector they write the addresses of the
-//! selected pods, as EndpointSlices and as Endpoints.
+//! selected pods, one controller as EndpointSlices, the other as Endpoints.
 //!
 //! The two controllers differ only in their output. `cache` has the Services in the form that both
 //! read, `selected` the pods of a Service with their addresses and ports, `endpoint` the content of
 //! an endpoint. `slices` decides which EndpointSlices to write, `subsets` builds Endpoints, and
-//! `sync` carries both out, with `write`. The cost of a sync depends on the pods of its Service,
-//! not on those of the namespace. JSON is built only for changes.
+//! `sync` writes both, with `write`. The cost of a sync depends on the number of pods of its
+//! Service, not on the number of pods in the namespace. JSON is built only for changes.
 //!
-//! As in upstream, a Service without a selector, or of type `ExternalName`, is ignored, and so is
-//! anything written for it before. `mirror` is a separate controller: it writes EndpointSlices for
-//! the Endpoints that clients write for such Services.
+//! Like upstream, both ignore a Service without a selector, or of type `ExternalName`, and do not
+//! delete what they wrote for it before. `mirror` is a separate controller: it writes
+//! EndpointSlices for the Endpoints that clients write for Services without a selector.
 //!
 //! Source: Kubernetes' `pkg/controller/endpointslice`, `pkg/controller/endpoint`,
 //! `pkg/controller/endpointslicemirroring` and `k8s.io/endpointslice`.
@@ -58,18 +58,18 @@ struct Shared {
     queue: RateLimitingQueue<KeyId>,
     output: Output,
     triggers: Mutex<BTreeMap<KeyId, Triggers>>,
-    /// The hasher of pod names, each of which is looked up in several places.
+    /// The hasher for pod names, each of which is looked up in several tables.
     hasher: RandomState,
 }
 
-/// The output of a controller.
+/// What a controller writes, with the stores that it needs for that.
 #[derive(Debug)]
 enum Output {
     Slices {
         slices: Arc<Store<CachedSlice>>,
         nodes: Arc<Store<Arc<Node>>>,
-        /// The versions that syncs have written. Without the slices of the last sync in the cache,
-        /// a sync would create them again.
+        /// The versions that syncs have written. If the cache did not show the slices of the last
+        /// sync yet, a sync would create them again.
         written: ConsistencyStore<KeyId, 1>,
     },
     Endpoints(Arc<Store<CachedEndpoints>>),
@@ -141,7 +141,7 @@ impl Shared {
     }
 }
 
-/// Wakes a Service on every event.
+/// Adds a Service's key after every change of the Service.
 impl Handler<CachedService> for Shared {
     fn handle(&self, change: &Change<CachedService>, now: Now) {
         self.queue.add(change.key, now.mono_ns);
@@ -152,8 +152,8 @@ impl Handler<CachedService> for Shared {
     }
 }
 
-/// Wakes the Service of a changed or deleted slice, which then corrects the slice. A sync's own
-/// writes do this too; the next sync then finds nothing to do.
+/// Wakes the Service of a changed or deleted slice; the Service's sync then corrects the slice. The
+/// writes of a sync do this, too; the next sync then has nothing to do.
 impl Handler<CachedSlice> for Shared {
     fn handle(&self, change: &Change<CachedSlice>, now: Now) {
         let forms = [change.old.as_ref(), change.new.as_ref()];
@@ -174,7 +174,7 @@ impl Handler<CachedSlice> for Shared {
     }
 }
 
-/// Wakes the Service of deleted Endpoints, which are then recreated. As in upstream, a changed
+/// Wakes the Service of deleted Endpoints, so that they are recreated. As in upstream, a changed
 /// Endpoints object waits for the next change of the Service's pods.
 impl Handler<CachedEndpoints> for Shared {
     fn handle(&self, change: &Change<CachedEndpoints>, now: Now) {
@@ -219,7 +219,7 @@ impl AsyncWorkload for Controller {
         for change in &listed.changes {
             self.0.pod_changed(change, now);
         }
-        // A list into an empty cache comes in runs.
+        // The changes of a list into an empty cache come in runs.
         if !listed.runs.is_empty() {
             for key in self.0.services.keys() {
                 self.0.queue.add(key, now.mono_ns);

@@ -1,4 +1,4 @@
-//! The rows of the two controllers.
+//! The rows of the EndpointSlice controller and the Endpoints controller.
 
 use std::sync::Arc;
 
@@ -13,8 +13,8 @@ use crate::controller::{ControllerType, Setup};
 /// The maximum number of consecutive retries of a failed key.
 pub(super) const RETRIES_MAX: u32 = 15;
 
-/// Upstream's defaults of `--concurrent-service-endpoint-syncs`, `--concurrent-endpoint-syncs` and
-/// `--mirroring-concurrent-service-endpoint-syncs`.
+/// The number of workers: upstream's default of `--concurrent-service-endpoint-syncs`,
+/// `--concurrent-endpoint-syncs` and `--mirroring-concurrent-service-endpoint-syncs`.
 pub(super) const WORKERS: usize = 5;
 
 /// The controller that writes EndpointSlices.

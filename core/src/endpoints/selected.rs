@@ -12,7 +12,7 @@ use super::cache::CachedService;
 use super::endpoint::{Addresses, Conditions, Endpoint};
 use super::slices::ports_key;
 
-/// A selected pod with an address.
+/// A selected pod that has an address.
 #[derive(Clone, Debug)]
 pub(super) struct Selected {
     pub(super) pod: Arc<Pod>,
@@ -21,18 +21,18 @@ pub(super) struct Selected {
     /// The pod's addresses: IPv4 first, then IPv6.
     addresses: Addresses,
     v6_at: usize,
-    /// The zone of the pod's node, if it is needed.
+    /// The zone of the pod's node; `None` if it is not needed or not known.
     pub(super) zone: Option<Str>,
-    /// The host name that the Service publishes for the pod, if it does.
+    /// The host name that the Service publishes for the pod, if it publishes one.
     pub(super) hostname: Option<Str>,
-    /// The ports of the Service that the pod has.
+    /// Those ports of the Service that the pod has.
     pub(super) ports: Arc<Ports>,
 }
 
-/// Ports of pods.
+/// The ports of a Service on the pods of one spec.
 #[derive(Debug)]
 pub(super) struct Ports {
-    /// The ports as both kinds of endpoints write them, in the order of the Service.
+    /// The ports as EndpointSlices and Endpoints write them, in the order of the Service's ports.
     pub(super) list: Vec<Value>,
     /// A string that identifies the ports.
     pub(super) key: String,
@@ -45,7 +45,7 @@ impl Selected {
         if v6 { of_v6 } else { v4 }
     }
 
-    /// Returns the endpoint with the pod's addresses of one IP version; `None` if it has none.
+    /// Returns the endpoint with the pod's addresses of one IP version; `None` if the pod has none.
     pub(super) fn endpoint(&self, v6: bool, publishes_unready: bool) -> Option<Endpoint<'_>> {
         let addresses = self.addresses(v6);
         let (pod, meta) = (&*self.pod, &self.pod.metadata);
@@ -67,13 +67,13 @@ impl Selected {
     }
 }
 
-/// The values that a Service derives from a spec. The pods of one template share them.
+/// The values that a Service derives from a pod's spec. Pods of one template share them.
 struct OfSpec {
     spec: Arc<PodSpec>,
     ports: Arc<Ports>,
-    /// The host name in the spec.
+    /// The host name in the spec, if it has one.
     hostname: Option<Str>,
-    /// Whether the Service is the `subdomain` of the pods, so that it publishes their host names.
+    /// Whether the Service is the `subdomain` of the pods. If so, it publishes their host names.
     names_hosts: bool,
 }
 
@@ -93,8 +93,8 @@ impl OfSpec {
     }
 }
 
-/// Returns the pods of a Service that have an address and have not ended; terminating pods only if
-/// `also_deleting` is set. O(pods of the Service + their specs).
+/// Returns those pods of a Service that have an address and have not ended. Includes terminating
+/// pods only if `also_deleting` is set. O(pods of the Service + bytes of their specs).
 pub(super) fn selected(
     service: &CachedService,
     pods: Vec<Arc<Pod>>,
@@ -135,7 +135,8 @@ pub(super) fn selected(
     found
 }
 
-/// Reports whether two states of a pod with the same labels may have different endpoints.
+/// Reports whether a Service may have different endpoints for two states of a pod with the same
+/// labels.
 pub(super) fn differ(old: &Pod, new: &Pod) -> bool {
     old.is_ready() != new.is_ready()
         || old.metadata.deletion_timestamp != new.metadata.deletion_timestamp
@@ -149,7 +150,8 @@ pub(super) fn differ(old: &Pod, new: &Pod) -> bool {
                 != ["hostname", "subdomain"].map(|it| new.spec.get(it))
 }
 
-/// Returns `status.podIPs`, or only `status.podIP`: IPv4 addresses first, and the number of these.
+/// Returns the addresses in `status.podIPs` or, if that is empty, in `status.podIP`: IPv4 addresses
+/// first. Also returns the number of IPv4 addresses.
 fn addresses(pod: &Pod) -> (Addresses, usize) {
     let mut all = Addresses::new();
     if let Some(started) = &pod.status.started {
@@ -171,8 +173,8 @@ fn addresses(pod: &Pod) -> (Addresses, usize) {
     (all, v6_at)
 }
 
-/// Iterates over the addresses in a list of objects like `{"ip":"10.0.0.1"}` in compact JSON. An
-/// address has no escaped character. Stops at an item with other members. Every sync reads these
+/// Iterates over the addresses in a list of objects like `{"ip":"10.0.0.1"}` in compact JSON.
+/// Addresses have no escaped characters. Stops at an item with other members. Every sync reads such
 /// lists, and a general search would be slower.
 fn ips(list: &str) -> impl Iterator<Item = &str> {
     let mut left = list.strip_prefix('[').unwrap_or_default();
@@ -184,13 +186,13 @@ fn ips(list: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// Reports whether an address is an IPv6 address.
+/// Reports whether a string is an IPv6 address.
 pub(super) fn is_v6(address: &str) -> bool {
     address.parse::<IpAddr>().is_ok_and(|it| it.is_ipv6())
 }
 
-/// Returns the ports of a Service on pods with this spec. Leaves out ports that the pods don't
-/// have.
+/// Returns the ports that a Service has on pods with this spec. Leaves out ports that the pods
+/// don't have.
 ///
 /// Source: `FindPort` of Kubernetes' `pkg/api/v1/pod`.
 fn ports(service: &CachedService, spec: &PodSpec) -> Vec<Value> {
@@ -221,7 +223,7 @@ fn ports(service: &CachedService, spec: &PodSpec) -> Vec<Value> {
     found.collect()
 }
 
-/// Returns the ports of the containers and of the sidecars.
+/// Returns the ports of the containers and sidecars in a spec.
 fn named_ports(spec: &PodSpec) -> Vec<Value> {
     let of = |list: &str, also: fn(&Value) -> bool| {
         let all = json!({"all": spec.get(list)});

@@ -1,5 +1,5 @@
-//! The EndpointSlices that a sync creates, updates and deletes: first with as few writes as
-//! possible, then with slices as full as possible.
+//! The EndpointSlices that a sync creates, updates and deletes. The first aim is to make as few
+//! writes as possible, the second to fill the slices.
 //!
 //! Source: the reconciler of Kubernetes' `k8s.io/endpointslice`.
 
@@ -19,13 +19,13 @@ use super::endpoint::Endpoint;
 use super::selected::{Ports, Selected, is_v6};
 use super::trigger;
 
-/// The label of objects that belong to a Service without a cluster IP.
+/// The label that marks objects of a Service without a cluster IP.
 pub(super) const HEADLESS: &str = "service.kubernetes.io/headless";
 
 /// The maximum number of endpoints in a slice: upstream's `--max-endpoints-per-slice`.
 const ENDPOINTS_MAX: usize = 100;
 
-/// The writes of a sync.
+/// The writes that a sync makes.
 #[derive(Debug, Default)]
 pub(super) struct Plan {
     pub(super) create: Vec<DynamicObject>,
@@ -33,7 +33,7 @@ pub(super) struct Plan {
     pub(super) delete: Vec<Arc<DynamicObject>>,
 }
 
-/// Returns the address types of a Service.
+/// Returns the address types for which a Service has slices.
 pub(super) fn families(service: &CachedService) -> Vec<&'static str> {
     let of = |family: &Value| if family == "IPv6" { "IPv6" } else { "IPv4" };
     let families: Vec<_> = items(service.spec(), "/ipFamilies").map(of).collect();
@@ -47,9 +47,9 @@ pub(super) fn families(service: &CachedService) -> Vec<&'static str> {
     }
 }
 
-/// Plans the writes after which the slices of a Service have these pods. O(pods + endpoints), and a
-/// logarithm for each new endpoint. Allocates for each slice, and builds JSON only for the slices
-/// that change.
+/// Plans the writes after which the slices of a Service have exactly the endpoints of these pods.
+/// O(pods + endpoints), and O(log n) for each of `n` new endpoints. Allocates for each slice, but
+/// builds JSON only for the slices that change.
 pub(super) fn plan(
     service: &CachedService,
     pods: &[Selected],
@@ -96,7 +96,7 @@ pub(super) fn endpoints_of(slice: &DynamicObject) -> &[Value] {
     endpoints.map_or(&[], Vec::as_slice)
 }
 
-/// The plan of the slices of one address type.
+/// The plan for the slices of one address type.
 struct FamilyPlan<'s> {
     service: &'s CachedService,
     family: &'static str,
@@ -121,10 +121,10 @@ impl<'s> FamilyPlan<'s> {
         }
     }
 
-    /// Fills `own`, the slices of the address type, given with their positions in the index.
+    /// Fills `own`, the slices of the address type with their positions in the index.
     fn fill(&mut self, pods: &'s [Selected], own: Vec<(usize, &'s CachedSlice)>, index: &'s Index) {
         let count = own.len();
-        // Numbers by ports, the order in which the slices are filled.
+        // The number of each list of ports. The slices are filled in the order of these numbers.
         let mut numbers: BTreeMap<&str, usize> = BTreeMap::new();
         let mut all: Vec<OfPorts<'_>> = Vec::new();
         let mut number_of = |key: &'s str, all: &mut Vec<OfPorts<'_>>| {
@@ -133,7 +133,7 @@ impl<'s> FamilyPlan<'s> {
                 all.len() - 1
             })
         };
-        // The position of each slice of the index.
+        // The place of each slice of the index in `all`, if it has this address type.
         let mut homes: Vec<Option<(usize, usize)>> = vec![None; index.slices.len()];
         for (at, slice) in own {
             let number = number_of(&slice.ports_key, &mut all);
@@ -165,7 +165,7 @@ impl<'s> FamilyPlan<'s> {
                 let is_same = is_right || stored.view().is_same(&endpoint);
                 is_same.then_some((slice, place, is_right))
             });
-            // Of equal endpoints in several slices, the first counts.
+            // Of equal endpoints in several slices, the first one counts.
             match same.min_by_key(|(slice, place, _)| (*slice, *place)) {
                 Some((slice, place, is_right)) => {
                     slices[slice].1[place] = Some(Found { pod, is_right });
@@ -193,9 +193,9 @@ impl<'s> FamilyPlan<'s> {
         self.reuse_deleted();
     }
 
-    /// Puts endpoints with the same ports into slices: first where they already are, then into
-    /// slices that change anyway, then into the fullest slice with room for the rest, then into new
-    /// ones. `json` returns the JSON of a pod's endpoint.
+    /// Puts endpoints with the same ports into slices: first into the slices that have them, then
+    /// into slices that change anyway, then into the fullest slice with capacity for the rest, then
+    /// into new slices. `json` returns the JSON of a pod's endpoint.
     fn fill_ports(&mut self, ports: &[Value], of_ports: OfPorts<'_>, json: impl Fn(u32) -> Value) {
         let mut kept: Vec<&CachedSlice> = Vec::new();
         let mut changed: Vec<(DynamicObject, Vec<Value>)> = Vec::new();
@@ -250,7 +250,7 @@ impl<'s> FamilyPlan<'s> {
         }
     }
 
-    /// Keeps or creates one empty slice for a Service without endpoints.
+    /// Keeps or creates one empty slice, for a Service without endpoints.
     fn keep_one_empty(&mut self) {
         let is_it = |slice: &Arc<DynamicObject>| {
             let is_empty = |member: &str| match slice.fields.get(member) {
@@ -315,11 +315,12 @@ impl<'s> FamilyPlan<'s> {
 /// The slices and pods with the same ports.
 #[derive(Default)]
 struct OfPorts<'s> {
-    /// The ports of the pods, if there are pods.
+    /// The ports of the pods; `None` if there are no pods.
     ports: Option<&'s [Value]>,
-    /// The slices, each with the state of its endpoints.
+    /// The slices. Each has, for each of its endpoints, the wanted endpoint that it matches, if
+    /// any.
     slices: Vec<(&'s CachedSlice, Vec<Option<Found>>)>,
-    /// The endpoints that are not in any slice, with the numbers of their pods.
+    /// The wanted endpoints that are not in any slice, with the numbers of their pods.
     new: Vec<(u32, Endpoint<'s>)>,
 }
 
@@ -332,12 +333,12 @@ struct Found {
     is_right: bool,
 }
 
-/// The slices and an index of their endpoints by pod name. Kept between syncs while the slices stay
-/// the same.
+/// The slices of a Service, and an index of their endpoints by pod name. Kept between syncs for as
+/// long as the slices stay the same.
 #[derive(Debug, Default)]
 pub(super) struct Index {
     slices: Vec<Arc<CachedSlice>>,
-    /// The positions of slice and endpoint, by the stored hash of the pod's name.
+    /// The positions of slice and endpoint, each with the hash of the pod's name.
     places: HashTable<(u64, u32, u32)>,
 }
 
@@ -361,7 +362,7 @@ impl Index {
         self.slices = slices;
     }
 
-    /// Returns the positions of slice and endpoint for the endpoints whose pod name has this hash.
+    /// Returns the positions, as slice and endpoint, of the endpoints whose pod name has this hash.
     fn named(&self, hash: u64) -> impl Iterator<Item = (usize, usize)> {
         let places = self.places.iter_hash(hash);
         let places = places.filter(move |place| place.0 == hash);
@@ -369,7 +370,7 @@ impl Index {
     }
 }
 
-/// Fills a slice to its maximum.
+/// Moves new endpoints into a slice until the slice is full.
 fn take(new: &mut impl Iterator<Item = Value>, endpoints: &mut Vec<Value>) {
     let room = ENDPOINTS_MAX.saturating_sub(endpoints.len());
     endpoints.extend(new.take(room));

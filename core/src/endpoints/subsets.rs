@@ -1,4 +1,4 @@
-//! The content of a Service's Endpoints.
+//! The content of the Endpoints for a Service.
 //!
 //! Source: `syncService` of Kubernetes' `pkg/controller/endpoint`, and `RepackSubsets` of its
 //! `pkg/api/v1/endpoints`.
@@ -19,20 +19,20 @@ use super::selected::{Ports, Selected};
 use super::slices::{HEADLESS, families};
 use super::trigger;
 
-/// The label with the name of the writer of Endpoints.
+/// The label of Endpoints that holds the name of their writer.
 const MANAGED_BY: &str = "endpoints.kubernetes.io/managed-by";
 
-/// The name of this controller as the writer of Endpoints.
+/// The name of this controller as a writer of Endpoints.
 const MANAGER: &str = "endpoint-controller";
 
-/// The annotation of Endpoints from which addresses were left out.
+/// The annotation that marks Endpoints from which addresses were left out.
 const OVER_CAPACITY: &str = "endpoints.kubernetes.io/over-capacity";
 
-/// The maximum number of addresses.
+/// The maximum number of addresses in Endpoints.
 const ADDRESSES_MAX: usize = 1_000;
 
-/// Returns the Endpoints of a Service with these pods, based on the existing ones; `None` if those
-/// are already right.
+/// Returns the Endpoints for a Service with these pods, based on the existing ones; `None` if the
+/// existing ones are already correct.
 pub(super) fn endpoints(
     service: &CachedService,
     pods: &[Selected],
@@ -94,17 +94,17 @@ fn labels(service: &CachedService) -> Labels {
 /// The sort key of an address: the IP address, then the UID of the pod.
 type Place = (Option<IpAddr>, String);
 
-/// Shared ports, the ready addresses with them, and the other addresses with them.
+/// Ports, the ready addresses with these ports, and the other addresses with these ports.
 type OfPorts = (Vec<Value>, [BTreeMap<Place, Value>; 2]);
 
-/// Addresses by their ports.
+/// The addresses by the key of their ports.
 type ByPorts = BTreeMap<Vec<String>, OfPorts>;
 
-/// The rules for the addresses in the Endpoints of a Service.
+/// The properties of a Service that determine the addresses in its Endpoints.
 struct Said {
     v6: bool,
     publishes_unready: bool,
-    /// Whether pods without ports have addresses. Only a headless Service has endpoints without
+    /// Whether pods without ports have addresses. Only headless Services have endpoints without
     /// ports.
     needs_no_ports: bool,
 }
@@ -119,7 +119,7 @@ impl Said {
         }
     }
 
-    /// Returns the address of a pod, ready or not, if it has one.
+    /// Returns the address of a pod, ready or not; `None` if it has none in these Endpoints.
     fn address<'s>(&self, selected: &'s Selected) -> Option<Endpoint<'s>> {
         if selected.ports.list.is_empty() && !self.needs_no_ports {
             return None;
@@ -140,15 +140,15 @@ impl Said {
 /// The subsets of cached Endpoints.
 #[derive(Debug)]
 pub(super) struct StoredSubsets {
-    /// Keys that identify the ports of each subset.
+    /// For each subset, the key that identifies its ports.
     ports: Vec<Vec<String>>,
-    /// All addresses, each with the number of its subset.
+    /// All addresses, each with the index of its subset.
     addresses: Vec<(usize, StoredEndpoint)>,
 }
 
 impl StoredSubsets {
-    /// Parses the subsets; `None` if this controller would write the same addresses in another
-    /// form.
+    /// Parses the subsets. Returns `None` if this controller would write the same addresses in
+    /// another form.
     pub(super) fn read(endpoints: &DynamicObject) -> Option<StoredSubsets> {
         let known = subsets_of(endpoints)?;
         let mut stored = StoredSubsets {
@@ -176,7 +176,7 @@ impl StoredSubsets {
         (render(again) == known).then_some(stored)
     }
 
-    /// Reports whether these are the addresses of those pods. Allocates nothing per pod.
+    /// Reports whether these are the addresses of the given pods. Allocates nothing per pod.
     fn is_of(&self, pods: &[Selected], said: &Said) -> bool {
         let hasher = hash_state();
         let mut by_name = HashTable::with_capacity(self.addresses.len());
@@ -211,7 +211,7 @@ impl StoredSubsets {
     }
 }
 
-/// Returns the subsets of Endpoints; `None` if the member is not a list.
+/// Returns the subsets of Endpoints; `None` if the member `subsets` is not a list.
 fn subsets_of(endpoints: &DynamicObject) -> Option<&[Value]> {
     match endpoints.fields.get("subsets") {
         None | Some(Value::Null) => Some(&[]),
@@ -232,7 +232,7 @@ fn place(address: &Endpoint<'_>) -> Place {
     (ip.and_then(|ip| ip.parse().ok()), address.uid.to_string())
 }
 
-/// Returns an entry without addresses for these ports, which have this key.
+/// Returns an entry without addresses for these ports, whose key is `key`.
 fn of_ports(ports: &[Value], key: &[String]) -> OfPorts {
     let mut ports = ports.to_vec();
     ports.sort_by_cached_key(Value::to_string);
@@ -259,8 +259,8 @@ fn by_ports(pods: &[Selected], said: &Said) -> ByPorts {
     by_ports
 }
 
-/// Builds the subsets in upstream's form: addresses with the same ports form one subset, with ready
-/// addresses and others in separate lists.
+/// Builds the subsets in upstream's form: the addresses with the same ports form one subset, which
+/// has ready addresses and other addresses in separate lists.
 fn render(by_ports: ByPorts) -> Vec<Value> {
     let subsets = by_ports.into_values().map(|(ports, [ready, not_ready])| {
         let mut subset = Map::new();
@@ -278,7 +278,8 @@ fn render(by_ports: ByPorts) -> Vec<Value> {
     subsets.collect()
 }
 
-/// Converts a port of Endpoints to the form of Services, always with a name, which may be empty.
+/// Converts a port in Endpoints to the form of a Service's port, which always has a name, possibly
+/// an empty one.
 pub(super) fn named_port(port: &Value) -> Value {
     let mut port = port.clone();
     if port["name"].is_null() {
@@ -287,7 +288,7 @@ pub(super) fn named_port(port: &Value) -> Value {
     port
 }
 
-/// Converts a port to the form of Endpoints, without an empty name.
+/// Converts a port to the form in Endpoints, which has no empty names.
 fn endpoint_port(mut port: Value) -> Value {
     if port["name"] == ""
         && let Some(members) = port.as_object_mut()
@@ -297,7 +298,7 @@ fn endpoint_port(mut port: Value) -> Value {
     port
 }
 
-/// Limits the number of addresses, keeping ready ones first. Returns whether some were left out.
+/// Limits the number of addresses; keeps ready ones first. Returns whether any were left out.
 fn cut(mut subsets: Vec<Value>) -> (Vec<Value>, bool) {
     let mut room = ADDRESSES_MAX;
     let mut is_cut = false;

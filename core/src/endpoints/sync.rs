@@ -1,4 +1,4 @@
-//! One sync of one Service.
+//! One sync of one Service, for both controllers.
 //!
 //! Source: `syncService` of Kubernetes' `pkg/controller/endpointslice` and `pkg/controller/endpoint`.
 
@@ -18,10 +18,10 @@ use super::selected::{Selected, selected};
 use super::write::{is_of_ending_namespace, write};
 use super::{Output, Shared, slices, subsets};
 
-/// The label of a node with the name of its zone.
+/// The label of a node that holds the name of its zone.
 const ZONE: &str = "topology.kubernetes.io/zone";
 
-/// Runs a whole sync.
+/// Runs one sync of a Service.
 pub(super) async fn run(shared: Arc<Shared>, key: KeyId, calls: Calls) -> Result<End, SyncFailure> {
     let Some(service) = shared.services.get(key) else {
         lock(&shared.triggers).remove(&key);
@@ -62,13 +62,13 @@ pub(super) async fn run(shared: Arc<Shared>, key: KeyId, calls: Calls) -> Result
     }
 }
 
-/// Handles a Service that does not exist. Deletes its Endpoints by name; its slices are deleted
-/// with their owner.
+/// Handles a Service that does not exist. Deletes its Endpoints by name. The garbage collector
+/// deletes its slices, which it owns.
 async fn gone(shared: &Shared, key: KeyId, calls: &Calls) -> Result<End, SyncFailure> {
     let name = shared.services.name(key);
     match &shared.output {
         Output::Slices { written, .. } => written.clear(&key, None),
-        // The cache may not show yet what the last sync has created.
+        // The cache may not yet show what the last sync created.
         Output::Endpoints(_) => {
             let meta = ObjectMeta {
                 name: (&*name.name).into(),
@@ -82,8 +82,8 @@ async fn gone(shared: &Shared, key: KeyId, calls: &Calls) -> Result<End, SyncFai
     Ok(End::Forget)
 }
 
-/// Returns the pods whose node is cached, with its zone, and the error of the first pod whose node
-/// is not. Such a pod waits, unless the Service publishes pods in any state.
+/// Returns the pods whose node is cached, with the zone of the node, and an error for the first pod
+/// whose node is not. Such a pod gets no endpoint, unless the Service publishes pods in any state.
 fn with_nodes(
     service: &CachedService,
     mut pods: Vec<Selected>,
@@ -160,7 +160,7 @@ async fn write_slices(
     Err(SyncFailure::new("write failed", problem))
 }
 
-/// Returns the slices that this controller has written for a Service.
+/// Returns the slices that this controller has written for a Service, sorted by name.
 fn own_slices(slices: &Store<CachedSlice>, service: &CachedService) -> Vec<Arc<CachedSlice>> {
     let meta = service.meta();
     let owned = slices.owned(&meta.uid).map(|(_, slice)| slice);

@@ -1,5 +1,5 @@
-//! The time of the change that a write of endpoints shows. Clients measure the latency of endpoints
-//! by this annotation.
+//! The time of the change that caused a write of endpoints. The write has this time in an
+//! annotation, by which clients measure the latency of endpoints.
 //!
 //! Source: `TriggerTimeTracker` of Kubernetes' `k8s.io/endpointslice`.
 
@@ -12,18 +12,18 @@ use podstorm_objects::{ObjectMeta, Time};
 use super::selected::Selected;
 use super::slices::Index;
 
-/// The annotation with the time.
+/// The annotation that holds the time.
 pub(super) const ANNOTATION: &str = "endpoints.kubernetes.io/last-change-trigger-time";
 
-/// The state that the last sync of a Service saw.
+/// The state of a Service and its pods that the last sync saw.
 #[derive(Debug)]
 pub(super) struct Triggers {
     /// The creation time of the Service.
     service: Time,
-    /// The time at which each pod last became ready or stopped being ready, by the hash of its
+    /// The time at which each pod last became ready or ceased to be ready, by the hash of its
     /// name.
     pods: HashTable<(u64, CompactString, Time)>,
-    /// The endpoints of the slices.
+    /// The index of the endpoints in the Service's slices.
     pub(super) index: Index,
 }
 
@@ -38,8 +38,8 @@ impl Default for Triggers {
 }
 
 impl Triggers {
-    /// Records what this sync sees and returns the time of the oldest change since the last sync,
-    /// if there was one. Allocates only for new pods.
+    /// Records the state that this sync sees. Returns the time of the oldest change since the last
+    /// sync; `None` if there was no change. Allocates only for new pods.
     pub(super) fn changed(&mut self, service: &ObjectMeta, pods: &[Selected]) -> Option<Time> {
         let mut oldest = Some(service.creation_timestamp).filter(|at| *at > self.service);
         for selected in pods {

@@ -1,4 +1,4 @@
-//! The writes of the EndpointSlices of a Service or of Endpoints.
+//! The writes of EndpointSlices, for a Service or for an Endpoints object.
 
 use podstorm_objects::{ApiError, DynamicObject, Kind, Reason};
 use podstorm_runtime::consistency::ConsistencyStore;
@@ -10,7 +10,7 @@ use super::slices::Plan;
 /// Carries out a plan for the owner of the slices, and records the versions of the writes.
 ///
 /// # Errors
-/// Stops at the first failed write and returns its error.
+/// Stops at the first failed write and returns the error message.
 pub(super) async fn write(
     plan: Plan,
     key: KeyId,

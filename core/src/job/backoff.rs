@@ -12,18 +12,19 @@ const BASE_NS: i64 = 10_000_000_000;
 /// The maximum delay, in ns.
 const MAX_NS: i64 = 600_000_000_000;
 
-/// The controller's record of a Job's failures. A restart of the controller loses it.
+/// The controller's record of a Job's failures. It is lost when the controller restarts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Failures {
     /// The number of failures since the last success.
     pub count: u32,
-    /// When the last of them ended, in ns since the Unix epoch.
+    /// When the last of these failures ended, in ns since the Unix epoch.
     pub last_ns: Option<i64>,
 }
 
 impl Failures {
-    /// Adds newly finished pods, given as end times in ns since the Unix epoch, in any order. Reads
-    /// successes only until one is as late as the last failure or later.
+    /// Returns the record with newly finished pods added. They are given as end times in ns since
+    /// the Unix epoch, in any order. Reads successes only up to the first that is no earlier than
+    /// the last failure.
     #[must_use]
     pub fn with(self, failed: &[i64], succeeded: impl IntoIterator<Item = i64>) -> Failures {
         let last_failure = failed.iter().max();
@@ -52,17 +53,17 @@ impl Failures {
         let (Some(doublings), Some(last_ns)) = (self.count.checked_sub(1), self.last_ns) else {
             return 0;
         };
-        // Six doublings exceed the maximum.
+        // Six doublings already exceed the maximum.
         let delay_ns = (BASE_NS << doublings.min(6)).min(MAX_NS);
         let elapsed_ns = now_ns.saturating_sub(last_ns);
         delay_ns.saturating_sub(elapsed_ns).max(0)
     }
 }
 
-/// Returns when a pod ended: when its last container ended; otherwise when the pod ceased to be
-/// ready, its deletion began, or it was created.
+/// Returns when a pod ended: the end of its last container or, if that is unknown, the time when
+/// the pod ceased to be ready, its deletion began, or it was created.
 ///
-/// Source: `getFinishedTime`. Keeps its oddity: sidecars count even if a regular container has not
+/// Source: `getFinishedTime`. Like upstream, counts sidecars even if a regular container has not
 /// ended.
 pub fn finish_time(pod: &Pod) -> Time {
     let status = &pod.status;

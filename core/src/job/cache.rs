@@ -18,10 +18,10 @@ use super::status::JobStatus;
 use crate::cache::selector_mark;
 use crate::replicaset::reconcile::{NO_LABELS_ERROR, pod_of};
 
-/// The value of `spec.managedBy` for this controller.
+/// The value of `spec.managedBy` with which a Job belongs to this controller.
 const MANAGER: &str = "kubernetes.io/job-controller";
 
-/// The environment variable with the completion index of a container.
+/// The environment variable that holds the completion index of the pod.
 const INDEX_VARIABLE: &str = "JOB_COMPLETION_INDEX";
 
 /// A compiled selector, or the compile error.
@@ -34,13 +34,13 @@ pub(crate) struct CachedJob {
     pub(super) spec: Arc<JobSpec>,
     pub(super) status: JobStatus,
     pub(super) selector: JobSelector,
-    /// A nonzero mark that distinguishes the selector from earlier selectors of the Job.
+    /// A nonzero hash of the selector, which tells it from earlier selectors of the Job.
     pub(super) selector_mark: u32,
-    /// The controller reference of its pods.
+    /// The controller reference that the Job's pods carry.
     pub(super) controller_ref: Arc<OwnerReference>,
     /// The reference that Events about the Job carry.
     pub(super) reference: Arc<ObjectReference>,
-    /// The pod that all pods of the Job are built from, built on first use.
+    /// The pod from which all pods of the Job are built; built itself on first use.
     pod: OnceLock<Result<Arc<Pod>, String>>,
 }
 
@@ -55,9 +55,9 @@ pub(super) struct JobSpec {
     pub(super) max_failed_indexes: Option<i64>,
     pub(super) active_deadline_seconds: Option<i64>,
     pub(super) is_suspended: bool,
-    /// Whether another controller manages the Job.
+    /// Whether a controller other than this one manages the Job.
     pub(super) is_foreign: bool,
-    /// Whether a pod is replaced only after it has failed.
+    /// Whether a terminating pod is replaced only after it has failed.
     pub(super) only_replace_failed: bool,
     pub(super) failure_policy: Option<FailurePolicy>,
     pub(super) success_policy: Option<SuccessPolicy>,
@@ -88,7 +88,7 @@ impl JobSpec {
                 "Indexed" => CompletionMode::Indexed,
                 _ => CompletionMode::Unknown,
             }),
-            // The server's defaults.
+            // The server's defaults for absent members.
             backoff_limit: number("backoffLimit").unwrap_or(match backoff_limit_per_index {
                 Some(_) => i64::from(i32::MAX),
                 None => 6,
@@ -119,7 +119,7 @@ impl JobSpec {
         self.mode == Some(CompletionMode::Indexed)
     }
 
-    /// Returns the number of indexes; 0 for a Job without indexes.
+    /// Returns the number of indexes; 0 if the Job is not indexed.
     pub(super) fn indexes(&self) -> i64 {
         match self.is_indexed() {
             true => self.completions.unwrap_or(0),
@@ -149,15 +149,15 @@ impl CachedJob {
         self.status.conditions.end().is_some()
     }
 
-    /// Returns the time in ns until the Job's deadline, for a start at `start_ns`; negative after
-    /// the deadline. `None` if the Job has no deadline or has not started.
+    /// Returns the time in ns from `now` to the deadline of a Job that started at `start_ns`;
+    /// negative after the deadline. `None` if the Job has no deadline or has not started.
     pub(super) fn deadline_left_ns(&self, start_ns: Option<i64>, now: Now) -> Option<i64> {
         let deadline = self.spec.active_deadline_seconds?.saturating_mul(SECOND_NS);
         Some(deadline.saturating_sub(now.wall_ns.saturating_sub(start_ns?)))
     }
 
-    /// Returns the pod from the template with the tracking finalizer. The pods of an indexed Job
-    /// also get the variable with their index and a host name of their own.
+    /// Returns the pod from the template, with the tracking finalizer. The pods of an indexed Job
+    /// also have the environment variable with their index, and a host name.
     ///
     /// # Errors
     /// Fails if the template can't be read or has no labels.
@@ -178,7 +178,7 @@ impl CachedJob {
             let job = &self.object.metadata.name;
             let mut pod = pod_of(job, &template, &self.controller_ref);
             if self.spec.is_indexed() {
-                // All pods share the keys.
+                // All pods share the keys of these maps.
                 for map in [&mut pod.metadata.labels, &mut pod.metadata.annotations] {
                     *map = map.with(COMPLETION_INDEX, "");
                 }
@@ -196,7 +196,7 @@ impl CachedJob {
     }
 }
 
-/// Adds the index variable to each container that does not define it.
+/// Adds the environment variable with the index to each container that does not define it.
 fn add_index_variable(spec: &mut Value) {
     let path = format!("metadata.labels['{COMPLETION_INDEX}']");
     let variable = json!({"name": INDEX_VARIABLE, "valueFrom": {"fieldRef": {"fieldPath": path}}});

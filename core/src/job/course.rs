@@ -17,9 +17,9 @@ pub struct Course {
     pub is_suspended: bool,
     /// Whether each pod has an index.
     pub is_indexed: bool,
-    /// The end of the Job, if it has ended.
+    /// How the Job ended; `None` while it has not ended.
     pub end: Option<Ended>,
-    /// When the Job started.
+    /// When the Job started; `None` if it has not started.
     pub start: Option<Time>,
     /// `status.active`.
     pub active: i64,
@@ -33,11 +33,11 @@ pub struct Course {
     pub failed: i64,
     /// The number of indexes in `status.failedIndexes`, which get no more pods.
     pub failed_indexes: i64,
-    /// The number of ended pods that are not counted yet.
+    /// The number of ended pods in `status.uncountedTerminatedPods`.
     pub uncounted: usize,
 }
 
-/// The end of a Job.
+/// How a Job ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ended {
     /// The condition `Complete` is true.
@@ -83,14 +83,14 @@ impl Course {
         self.end.is_some()
     }
 
-    /// Returns the number of pods to run at the start.
+    /// Returns the number of pods that a new Job runs.
     pub fn wanted(&self) -> i64 {
         let most = self.completions.unwrap_or(self.parallelism);
         most.min(self.parallelism).max(0)
     }
 
-    /// Returns the number of pods to run now. A Job without completions starts no pod after a
-    /// success.
+    /// Returns the number of pods that should run now. A Job without completions starts no more
+    /// pods after the first success.
     pub fn wanted_now(&self) -> i64 {
         let left = match self.completions {
             Some(completions) => completions - self.succeeded - self.failed_indexes,

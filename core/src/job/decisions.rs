@@ -1,5 +1,5 @@
-//! The decisions of a Job's next sync about given pods, with the rules behind them, for
-//! explanations. They come from the code of the controller's syncs, without a request to the
+//! The decisions of a Job's next sync about given pods, with the rules behind these decisions, for
+//! explanations. They come from the code that the controller's syncs run. Sends no request to the
 //! server.
 
 use std::sync::Arc;
@@ -22,7 +22,7 @@ use super::{Controller, ControllerOptions, Remembered};
 
 pub use super::manage::RemovalRule;
 
-/// The decisions of the next sync.
+/// The decisions of a Job's next sync, with the values on which they are based.
 #[derive(Clone, Debug)]
 pub struct Decisions {
     /// `spec.completions`.
@@ -47,19 +47,19 @@ pub struct Decisions {
     pub failed: i64,
     /// The failed indexes in the format of the status; `None` without a back-off limit per index.
     pub failed_indexes: Option<String>,
-    /// When the Job started.
+    /// When the Job started; `None` if it has not started.
     pub start: Option<Time>,
-    /// The time in ns until the deadline; 0 or less after it. `None` without a deadline.
+    /// The time in ns until the deadline, not positive after it; `None` without a deadline.
     pub deadline_left_ns: Option<i64>,
-    /// The reason for which the controller ignores the Job.
+    /// The reason for which the controller ignores the Job; `None` if it doesn't.
     pub skipped: Option<Skipped>,
-    /// The end of the Job, if the Job has finished or finishes now.
+    /// How the Job ends, if it has finished or finishes now.
     pub end: Option<End>,
-    /// The change to the pods. Without effect if the Job is skipped or has an end.
+    /// The change to the pods. Meaningless if the Job is skipped or has an end.
     pub step: PlannedChange,
-    /// The failed pods, in the order of the list.
+    /// The failed pods, in the order of the input.
     pub failures: Vec<FailedPod>,
-    /// The pods that are created again after failures, earliest first.
+    /// The replacements of failed pods that must wait, earliest first.
     pub retries: Vec<Retry>,
 }
 
@@ -74,18 +74,18 @@ pub enum Skipped {
     UnknownMode,
 }
 
-/// The end of a Job.
+/// How a Job ends.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct End {
     /// Whether the Job completes. Otherwise it fails.
     pub is_success: bool,
-    /// Whether the status already shows the end.
+    /// Whether the stored status already shows the end.
     pub is_told: bool,
     /// The reason of the condition.
     pub reason: String,
     /// The message of the condition.
     pub message: String,
-    /// The name of the pod that matches the rule of the failure policy.
+    /// The name of the pod that matches the rule of the failure policy, if one does.
     pub pod: Option<String>,
 }
 
@@ -98,54 +98,54 @@ pub enum PlannedChange {
     Create {
         /// The number of pods.
         count: usize,
-        /// Their indexes, for an indexed Job.
+        /// The indexes of the pods; empty if the Job is not indexed.
         indexes: Vec<i64>,
     },
     /// Create no pod until the delay of the Job, or of one of these indexes, is over.
     Wait {
         /// The remaining delay in ns.
         left_ns: i64,
-        /// The first indexes without a pod, as many as there is room for. Later indexes are not
-        /// considered.
+        /// The first indexes without a pod, as many as the parallelism allows. Later indexes are
+        /// not considered. Empty if the whole Job waits.
         indexes: Vec<i64>,
     },
     /// Leave the pods unchanged.
     Nothing,
 }
 
-/// A failed pod.
+/// A failed pod and what the sync knows about its failure.
 #[derive(Clone, Debug)]
 pub struct FailedPod {
     /// The pod.
     pub pod: Arc<Pod>,
-    /// The pod's index; -1 if unknown.
+    /// The pod's completion index; -1 if unknown.
     pub index: i64,
-    /// The first nonzero exit code among the containers.
+    /// The first nonzero exit code among the pod's containers; `None` if there is none.
     pub exit_code: Option<i64>,
     /// When the pod ended.
     pub finished: Time,
-    /// The rule of the failure policy that the pod matches.
+    /// The rule of the failure policy that the pod matches; `None` if it matches none.
     pub rule: Option<MetRule>,
-    /// Whether the status has counted the pod, so that its finalizer is gone.
+    /// Whether the status has counted the pod, so that its tracking finalizer has been removed.
     pub is_counted: bool,
 }
 
-/// A pod that is created again after failures.
+/// A replacement of failed pods that waits for a back-off delay.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Retry {
-    /// The index; `None` if the whole Job waits.
+    /// The completion index; `None` if the whole Job waits.
     pub index: Option<i64>,
-    /// The name of the pod whose end started the delay.
+    /// The name of the pod whose failure started the delay, if it is known.
     pub pod: Option<String>,
-    /// The number of failures since the last success, or of the index.
+    /// The number of failures of the index or, if the whole Job waits, since the last success.
     pub failures: u32,
-    /// The remaining delay in ns; 0 if it is over.
+    /// The remaining delay in ns; 0 if the delay is over.
     pub left_ns: i64,
 }
 
-/// Returns the decisions of the next sync of a Job with these pods, with caches as new as the
+/// Returns the decisions of the next sync of a Job with these pods, if the caches are as new as the
 /// server. Skips pods of other owners. Assumes the failure record of a controller that has run
-/// since these pods began. O(pods · log pods).
+/// since these pods were created. O(pods · log pods).
 pub fn decide(job: &Arc<DynamicObject>, pods: &[Arc<Pod>], now: Now) -> Decisions {
     let controller = Controller::new(
         ControllerOptions::default(),
@@ -199,7 +199,7 @@ pub fn decide(job: &Arc<DynamicObject>, pods: &[Arc<Pod>], now: Now) -> Decision
     }
 }
 
-/// Returns the pods that the Job keeps or adopts.
+/// Returns the pods that the Job owns or would adopt.
 fn claimed(job: &CachedJob, pods: &[Arc<Pod>]) -> Vec<JobPod> {
     let Ok(selector) = &job.selector else {
         return Vec::new();
@@ -219,7 +219,7 @@ fn claimed(job: &CachedJob, pods: &[Arc<Pod>]) -> Vec<JobPod> {
     claimed.collect()
 }
 
-/// Returns the failure record of the pods already counted.
+/// Returns the failure record that the already counted pods have left.
 fn record(sync: &JobSync<'_>) -> Failures {
     let counted = || sync.pods.iter().filter(|pod| !pod.is_tracked);
     let ended = |phase: PodPhase| -> Vec<i64> {
@@ -240,7 +240,7 @@ fn skipped(job: &CachedJob) -> Option<Skipped> {
 }
 
 impl JobSync<'_> {
-    /// Returns the end of the Job, if the Job has finished or finishes now.
+    /// Returns how the Job ends; `None` if it neither has finished nor finishes now.
     fn end_of(&self) -> Option<End> {
         let hit = self.hit.clone().or_else(|| self.completion())?;
         let conditions = &self.job.status.conditions;

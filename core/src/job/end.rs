@@ -47,7 +47,8 @@ fn failure(reason: &str, message: &str) -> Option<Hit> {
 }
 
 impl JobSync<'_> {
-    /// Returns the condition that finishes the Job, apart from its indexes.
+    /// Returns the condition that finishes the Job, without regard to its indexes; `None` if there
+    /// is none.
     pub(super) fn evaluate(&self) -> Option<Hit> {
         let conditions = &self.status.conditions;
         if let Some(reason) = conditions.met("SuccessCriteriaMet") {
@@ -85,7 +86,7 @@ impl JobSync<'_> {
         None
     }
 
-    /// Finds the succeeded and failed indexes and evaluates the rules about them.
+    /// Finds the succeeded and failed indexes and evaluates the conditions that depend on them.
     pub(super) fn evaluate_indexes(&mut self) {
         let spec = self.job.spec.clone();
         let completions = spec.indexes();
@@ -140,7 +141,7 @@ impl JobSync<'_> {
         Indexes::parse(stored, self.job.spec.indexes())
     }
 
-    /// Returns the indexes of pods that have failed for good.
+    /// Returns the indexes that fail for good because of a pod that is not counted yet.
     fn newly_failed_indexes(&self) -> Indexes {
         let spec = &self.job.spec;
         let limit = spec.backoff_limit_per_index.unwrap_or(i64::MAX);
@@ -157,8 +158,8 @@ impl JobSync<'_> {
         Indexes::of_unordered(failed.map(|pod| pod.index))
     }
 
-    /// Chooses the failed pods that keep their finalizer, so their replacements know the earlier
-    /// failures.
+    /// Chooses the failed pods that keep their finalizers. The replacements of these pods get the
+    /// number of failures from them.
     fn delay_pods(&mut self, succeeded: &Indexes, failed: &Indexes) {
         let spec = &self.job.spec;
         let active = self.pods.iter();
@@ -181,7 +182,7 @@ impl JobSync<'_> {
         }
     }
 
-    /// Reports whether pods with `restartPolicy: OnFailure` have restarted their containers too
+    /// Reports whether the containers of pods with `restartPolicy: OnFailure` have restarted too
     /// often.
     fn restarted_too_often(&self) -> bool {
         let spec = &self.job.spec;

@@ -1,5 +1,5 @@
-//! The events that wake a Job: its own changes wake it immediately, changes of its pods after one
-//! second, batched.
+//! The events that wake a Job: its own changes wake it immediately; changes of its pods wake it
+//! after one second, together.
 //!
 //! Source: the event handlers in Kubernetes' `pkg/controller/job`.
 
@@ -82,8 +82,8 @@ impl Shared {
         }
     }
 
-    /// Looks for the pods of the cached Job if an event of the same name has another UID, which
-    /// means that the cached Job is gone. Upstream does not compare UIDs.
+    /// Adds the orphans of the cached Job if an event of the same name has another UID, which means
+    /// that the cached Job was deleted. Upstream does not compare UIDs.
     fn recreated_unseen(&self, old: &CachedJob, is: &ObjectMeta, now: Now) {
         let was = &old.object.metadata;
         if self.options.retry_orphans && was.uid != is.uid {
@@ -104,7 +104,7 @@ impl Shared {
 
     /// Handles a change of a pod.
     pub(super) fn pod_changed(&self, change: &PodChange, now: Now) {
-        // As in upstream: for a deleted pod the last state counts, not the cached one.
+        // Like upstream: for a deleted pod, use its last state instead of the cached one.
         match change.deleted {
             true => self.metrics.pod_changed(Some(&change.new), None),
             false => self
@@ -118,7 +118,8 @@ impl Shared {
         }
     }
 
-    /// Handles a run of a list into an empty cache, with the result of adding its pods one by one.
+    /// Handles a run from a list into an empty cache, with the same result as adding its pods one
+    /// by one.
     pub(super) fn pods_added(&self, run: &PodRun, now: Now) {
         for pod in &run.others {
             self.metrics.pod_changed(None, Some(pod));
@@ -189,7 +190,7 @@ impl Shared {
         }
     }
 
-    /// Handles a pod that is gone, or any change of a terminating pod.
+    /// Handles a deleted pod (`is_gone`) or a change of a terminating pod.
     fn pod_deleted(&self, pod: &Pod, is_gone: bool, now: Now) {
         let meta = &pod.metadata;
         let counts = |job: &CachedJob| !job.is_finished() && !self.has_lost(job, meta);
@@ -198,7 +199,7 @@ impl Shared {
             self.add_orphan(pod, now);
             return;
         };
-        // May go below zero, because every change of a terminating pod counts.
+        // The count may go below zero, because every change of a terminating pod lowers it.
         self.expectations.lower(key, 0, 1);
         if is_gone || !meta.has_finalizer(TRACKING_FINALIZER) {
             self.states
@@ -248,7 +249,8 @@ impl Shared {
         self.queues[super::JOBS].add_after(key, delay_ns, now.mono_ns);
     }
 
-    /// Adds a pod that no Job will count and that still has its finalizer.
+    /// Adds a pod with the tracking finalizer to the queue of orphans, because no Job will count
+    /// it.
     fn add_orphan(&self, pod: &Pod, now: Now) {
         let meta = &pod.metadata;
         if meta.has_finalizer(TRACKING_FINALIZER) {
@@ -257,7 +259,7 @@ impl Shared {
         }
     }
 
-    /// Adds the pods of a Job that counts no more pods.
+    /// Adds the pods of a Job that counts no more pods to the queue of orphans.
     fn add_selector_orphans(&self, meta: &ObjectMeta, selector: &JobSelector, now: Now) {
         if let Ok(selector) = selector {
             let owner = || Arc::new(Kind::JOB.controller_reference(meta));
@@ -268,8 +270,8 @@ impl Shared {
     }
 
     /// Reports whether a Job that is being deleted owns a pod that its selector does not match.
-    /// Such a Job neither counts nor releases the pod. Upstream leaves the pod's finalizer in
-    /// place.
+    /// Such a Job neither counts nor releases the pod, and upstream never removes the pod's
+    /// finalizer.
     pub(super) fn has_lost(&self, job: &CachedJob, pod: &ObjectMeta) -> bool {
         let is_leaving = self.options.retry_orphans && job.object.metadata.is_deleting();
         let selects = |selector: &Arc<Selector>| selector.matches(&pod.labels);

@@ -11,9 +11,9 @@ use compact_str::CompactString;
 pub struct Indexes(Vec<(i64, i64)>);
 
 impl Indexes {
-    /// Parses the text of a status, for a Job with that many completions. Cuts off indexes that are
-    /// too large and skips parts that can't be parsed. Does not sort, because the server accepts
-    /// only ordered texts. O(parts).
+    /// Parses the indexes in a status, for a Job with this number of completions. Cuts off indexes
+    /// that are too large and skips parts that can't be parsed. Does not sort, because the server
+    /// accepts only ordered indexes. O(parts).
     pub fn parse(text: &str, completions: i64) -> Indexes {
         let mut all = Indexes::default();
         for part in text.split(',') {
@@ -37,7 +37,7 @@ impl Indexes {
         all
     }
 
-    /// Creates a set from ordered indexes; repetitions are allowed. O(indexes).
+    /// Creates a set from ordered indexes, which may repeat. O(indexes).
     pub fn of_ordered(indexes: impl IntoIterator<Item = i64>) -> Indexes {
         let mut all = Indexes::default();
         for index in indexes {
@@ -46,10 +46,10 @@ impl Indexes {
         all
     }
 
-    /// Creates a set from indexes in any order, none of them negative. O(indexes + the largest), or
+    /// Creates a set from non-negative indexes in any order. O(indexes + the largest index), or
     /// O(indexes · log indexes) if they are sparse.
     pub fn of_unordered(indexes: impl IntoIterator<Item = i64>) -> Indexes {
-        /// The number of bitmap bits that cost as much as sorting one index.
+        /// The number of bits in a bitmap that cost as much time as sorting one index.
         const BITS_PER_INDEX: usize = 1024;
         let mut indexes: Vec<i64> = indexes.into_iter().collect();
         if indexes.is_sorted() {
@@ -113,7 +113,7 @@ impl Indexes {
         all
     }
 
-    /// Adds an interval that begins no earlier than the last one.
+    /// Adds an interval that begins no earlier than the last one in the set.
     fn join(&mut self, first: i64, last: i64) {
         match self.0.last_mut() {
             Some(before) if first <= before.1 + 1 => before.1 = before.1.max(last),
@@ -131,13 +131,13 @@ impl Indexes {
         self.0.is_empty()
     }
 
-    /// Reports whether the set has an index. O(log intervals).
+    /// Reports whether the set contains an index. O(log intervals).
     pub fn has(&self, index: i64) -> bool {
         let at = self.0.partition_point(|(_, last)| *last < index);
         self.0.get(at).is_some_and(|(first, _)| *first <= index)
     }
 
-    /// Returns the intervals, with inclusive ends.
+    /// Returns the intervals in order, with inclusive ends.
     pub fn intervals(&self) -> &[(i64, i64)] {
         &self.0
     }
@@ -162,7 +162,7 @@ impl Indexes {
     }
 }
 
-/// Formats the set as in a status. Two adjacent indexes are written separately: `3,4`.
+/// Formats the set as a status has it. Two adjacent indexes are written separately: `3,4`.
 impl Display for Indexes {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         for (at, (first, last)) in self.0.iter().enumerate() {
@@ -179,9 +179,9 @@ impl Display for Indexes {
     }
 }
 
-/// Returns the name prefix of the pods of one index. Truncates the name of a long Job.
+/// Returns the name prefix of the pods with one index. Truncates the name of the Job if it is long.
 pub fn indexed_name_prefix(job: &str, index: i64) -> CompactString {
-    /// The maximum length in bytes, which leaves room for the five characters that the server adds.
+    /// The maximum length in bytes. It leaves room for the five characters that the server adds.
     const PREFIX_BYTES_MAX: usize = 58;
     let end = compact_str::format_compact!("-{index}-");
     let most = PREFIX_BYTES_MAX.saturating_sub(end.len());

@@ -12,13 +12,13 @@ use super::sync::JobSync;
 /// The change that a sync makes to reach the parallelism. It creates or deletes pods, never both.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Plan {
-    /// Delete the pods at these positions of the list, each by a rule. May be empty for a suspended
-    /// Job.
+    /// Delete the pods at these positions of the list, each by the rule next to it. May be empty
+    /// if the Job is suspended.
     Delete(Vec<(usize, RemovalRule)>),
-    /// Create that many pods; for an indexed Job, those of these indexes.
+    /// Create this number of pods; for an indexed Job, with these indexes.
     Create { count: usize, indexes: Vec<i64> },
-    /// Create no pod for this delay in ns after failures of the whole Job, or of each of these
-    /// indexes, the first ones without a pod.
+    /// Create no pod for this delay in ns after failures: of the whole Job or, if there are
+    /// indexes, of each of them. They are the first indexes without a pod.
     Wait { left_ns: i64, indexes: Vec<i64> },
     /// Leave the pods unchanged.
     Nothing,
@@ -29,11 +29,11 @@ pub(super) enum Plan {
 pub enum RemovalRule {
     /// The Job is suspended.
     Suspended,
-    /// The pod has no readable index.
+    /// The pod's completion index is absent or can't be parsed.
     UnknownIndex,
     /// The pod's index is not below the completions.
     SurplusIndex,
-    /// Another pod of the same index is ranked higher.
+    /// Another pod with the same index has a higher rank.
     RepeatedIndex,
     /// More pods are active than wanted, and the pod is among the lowest in [rank](super::pod::Rank).
     Surplus,
@@ -69,7 +69,7 @@ impl JobSync<'_> {
             Plan::Create { count, indexes } => self.create_pods(count, &indexes).await,
             Plan::Wait { left_ns, .. } => {
                 self.again_after(left_ns);
-                // As in upstream: the status of a waiting Job reports no active pods.
+                // Like upstream: the status of a waiting Job reports no active pods.
                 if !self.shared.options.tell_active_in_backoff {
                     self.active = 0;
                 }
@@ -135,16 +135,16 @@ impl JobSync<'_> {
         Plan::Create { count, indexes }
     }
 
-    /// Returns the positions of the active pods in the list.
+    /// Returns the positions of the active pods in the list of pods.
     pub(super) fn active_places(&self) -> Vec<usize> {
         let places = self.pods.iter().enumerate();
         let active = places.filter(|(_, pod)| pod.is_active());
         active.map(|(place, _)| place).collect()
     }
 
-    /// Returns the active pods to delete. For an indexed Job: the pods with an unknown or surplus
-    /// index, and all but one pod of each index. Then, if these are fewer than `at_least`, the
-    /// lowest in rank.
+    /// Returns the active pods to delete. For an indexed Job, these are the pods with an unknown or
+    /// surplus index, and all but one pod of each index. If they are fewer than `at_least`, the
+    /// pods with the lowest rank follow.
     fn removed(&self, mut active: Vec<usize>, at_least: usize) -> Vec<(usize, RemovalRule)> {
         let rank_of = |place: &usize| Rank::from_pod(&self.pods[*place].pod);
         let mut removed = Vec::new();
@@ -195,7 +195,7 @@ impl JobSync<'_> {
         removed
     }
 
-    /// Returns the first indexes without a pod that have neither succeeded nor failed.
+    /// Returns the first `count` indexes that have no pod and have neither succeeded nor failed.
     fn pending_indexes(&self, count: usize) -> Vec<i64> {
         let spec = &self.job.spec;
         let busy = self.pods.iter().filter(|pod| {

@@ -15,26 +15,26 @@ const SYNC_BOUNDS: [f64; 15] = [
     32.768, 65.536,
 ];
 
-/// The metrics of one controller.
+/// The metrics of one Job controller.
 #[derive(Debug)]
 pub(super) struct Metrics {
-    /// Syncs that read pods, by mode, result and action.
+    /// The durations of syncs that read pods, by mode, result and action.
     syncs: Labelled<Histogram, 3>,
-    /// Ended Jobs, by mode, result and reason.
+    /// The number of ended Jobs, by mode, result and reason.
     pub(super) finished: Labelled<Counter, 3>,
-    /// Counted pods, by mode and result.
+    /// The number of counted pods, by mode and result.
     pub(super) pods_finished: Labelled<Counter, 2>,
-    /// Counted indexes, by result and scope of the back-off limit.
+    /// The number of counted indexes, by result and scope of the back-off limit.
     pub(super) indexes_finished: Labelled<Counter, 2>,
-    /// Attempts to create a pod, by reason and result.
+    /// The number of attempts to create a pod, by reason and result.
     pub(super) pods_created: Labelled<Counter, 2>,
-    /// Failed pods that matched a rule of the failure policy, by the rule's action.
+    /// The number of failed pods that matched a rule of the failure policy, by the rule's action.
     pub(super) policy_met: Labelled<Counter, 1>,
-    /// New Jobs that another controller manages, by its name.
+    /// The number of new Jobs that another controller manages, by the name of that controller.
     foreign: Labelled<Counter, 1>,
-    /// Ended pods that gain or lose the tracking finalizer.
+    /// The number of times that an ended pod was found with, or lost, the tracking finalizer.
     waiting: Labelled<Counter, 1>,
-    /// Syncs that waited for the caches, by the kind that lagged.
+    /// The number of syncs that waited for the caches, by the kind that lagged.
     stale: Labelled<Counter, 2>,
 }
 
@@ -113,15 +113,15 @@ impl Metrics {
         self.syncs.series(labels).observe(taken_ns as f64 / 1e9);
     }
 
-    /// Counts a new Job that another controller manages. Users choose the names, so all names after
-    /// the first 100 count as `other`. No Job can have that name: the server requires a domain
-    /// prefix.
+    /// Counts a new Job that another controller manages. Users choose the names of controllers, so
+    /// all names after the first 100 count as `other`. No controller can have the name `other`: the
+    /// server requires a domain prefix.
     #[cold]
     pub(super) fn came(&self, manager: &str) {
         self.foreign.series([manager.to_owned().into()]).increment();
     }
 
-    /// Counts a change of a pod that makes it an ended pod with the finalizer, or ends that state.
+    /// Counts a change by which a pod becomes, or ceases to be, an ended pod with the finalizer.
     #[inline]
     pub(super) fn pod_changed(&self, old: Option<&Pod>, new: Option<&Pod>) {
         let is_waiting = |pod: Option<&Pod>| {
@@ -136,7 +136,7 @@ impl Metrics {
         }
     }
 
-    /// Counts ended pods with the finalizer.
+    /// Counts `count` ended pods that a list found with the finalizer.
     pub(super) fn tracked(&self, count: u64) {
         self.waiting.add(["add"], count);
     }

@@ -2,21 +2,21 @@
 //!
 //! A pod of a Job has the tracking finalizer, which keeps the pod until the Job has counted it. A
 //! sync writes the UIDs of ended pods into the status, then removes their finalizers, then moves
-//! the UIDs into the counters. The next sync sees whatever is lost in between. The controller makes
-//! the requests of Kubernetes' own controller, in the same order and with the same oddities. The
-//! files:
+//! the UIDs into the counters. If a sync fails in between, the next one continues. The controller
+//! makes the requests of Kubernetes' own controller, in the same order and with the same oddities.
+//! The files:
 //!
 //! * `cache`: the Jobs and the values derived from them; `handlers`: the events that wake a
 //!   Job.
-//! * `sync`: the steps of one sync, in order; `manage`: the pods that it creates and deletes;
-//!   `pods`: the requests for that; `tracking`: the counting of ended pods; `end`: the conditions
-//!   that finish the Job.
+//! * `sync`: the steps of one sync, in order; `manage`: the choice of pods to create and delete;
+//!   `pods`: the requests to create and delete them; `tracking`: the counting of ended pods; `end`:
+//!   the conditions that finish the Job.
 //! * `orphans`: the second queue, for pods that no Job will count.
 //! * `course`: a Job's progress, as clients see it; `decisions`: the decisions of a sync about
 //!   given pods, for explanations; `metrics`: the controller's metrics.
-//! * `indexes`, `backoff`, `policies`: sets of completion indexes, the delay after failures,
-//!   `podFailurePolicy` and `successPolicy`. `pod`, `status`: the properties that a sync reads of a
-//!   pod and writes of a Job.
+//! * `indexes`: sets of completion indexes; `backoff`: the delay after failures; `policies`:
+//!   `podFailurePolicy` and `successPolicy`. `pod`: the properties of a pod that a sync reads;
+//!   `status`: the status of a Job.
 //!
 //! Source: Kubernetes' `pkg/controller/job`.
 
@@ -67,10 +67,10 @@ pub use row::Jobs;
 
 const SECOND_NS: i64 = 1_000_000_000;
 
-/// The index of the queue of Jobs.
+/// The index of the queue of Jobs in the controller's row.
 pub const JOBS: usize = 0;
 
-/// The index of the queue of orphans.
+/// The index of the queue of orphans in the controller's row.
 pub const ORPHANS: usize = 1;
 
 /// Configuration of a [`Controller`].
@@ -82,23 +82,23 @@ pub struct ControllerOptions {
     /// The gate `MutableSchedulingDirectivesForSuspendedJobs`: suspending a Job clears its start
     /// time.
     pub suspending_clears_start_time: bool,
-    /// How long changes of pods and of a Job's status are batched, in ns.
+    /// How long changes of pods and of a Job's status are collected before a sync, in ns.
     pub batch_ns: i64,
     /// The policy row of this name: a pod that is gone before its finalizer is removed counts once.
     pub count_gone_pods_once: bool,
-    /// The policy row of this name: the finalizers of orphaned pods are removed with retries, also
-    /// after a Job was recreated unseen.
+    /// The policy row of this name: the removal of orphaned pods' finalizers is retried, and
+    /// happens also after a Job was recreated unseen.
     pub retry_orphans: bool,
     /// The policy row of this name: the first outcome of an index or a pod, success or failure,
     /// stays.
     pub keep_first_outcome: bool,
-    /// The policy row of this name: the status of a Job that waits after a failure has the number
-    /// of active pods.
+    /// The policy row of this name: the status of a Job that waits after a failure reports the true
+    /// number of active pods.
     pub tell_active_in_backoff: bool,
     /// The maximum number of ended pods that one sync counts.
     pub uncounted_max: usize,
-    /// The maximum number of pods that one sync creates, and that it deletes to reach the
-    /// parallelism.
+    /// The maximum number of pods that one sync creates, and the maximum number that it deletes to
+    /// reach the parallelism.
     pub burst: usize,
 }
 
@@ -132,30 +132,30 @@ struct Shared {
     pods: Arc<PodCache>,
     queues: [RateLimitingQueue<KeyId>; 2],
     orphan_keys: OrphanKeys,
-    /// Counts only: pods to create and pods to delete.
+    /// The numbers of expected creations and deletions of pods, without names.
     expectations: Expectations<KeyId, String>,
     states: KeyStates<Remembered>,
     written: ConsistencyStore<KeyId, 2>,
     metrics: Metrics,
     /// The Jobs with an empty selector, which matches every pod, by namespace. The server creates
-    /// none.
+    /// no such Jobs.
     select_all: Mutex<BTreeMap<Str, BTreeSet<KeyId>>>,
 }
 
 /// Controller state of one Job that is not in the caches.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Remembered {
-    /// The pods whose tracking finalizer was removed but whose change the cache has not shown;
-    /// `None` if there never was one. These pods are counted. There is no time-out.
+    /// The pods whose tracking finalizer was removed and whose change the cache has not shown yet;
+    /// `None` if there never was one. These pods are counted. The entries have no time-out.
     pub released: Option<BTreeSet<Uid>>,
-    /// The failures; `None` before the first status write.
+    /// The failure record; `None` before the first status write.
     pub failures: Option<Failures>,
-    /// The Jobs of this name whose end was written but has not reached the cache.
+    /// The UIDs of the Jobs of this name whose end was written but has not reached the cache.
     pub finished: BTreeSet<Uid>,
 }
 
 impl Remembered {
-    /// Forgets a released pod: the cache has its change.
+    /// Forgets a released pod, because the cache now has its change.
     fn forget_released(&mut self, pod: &Uid) {
         if let Some(released) = &mut self.released {
             released.remove(pod);
@@ -164,7 +164,7 @@ impl Remembered {
 }
 
 impl Controller {
-    /// Creates a controller that reads Jobs and pods from these informers.
+    /// Creates a controller that reads Jobs and pods from `informers`.
     pub fn new(options: ControllerOptions, informers: &mut Informers) -> Controller {
         let queue = |at: usize| RateLimitingQueue::from_row(Jobs::ROW.queues[at]);
         informers.pods().keep::<pod::PodFacts>(Kind::JOB);
@@ -194,24 +194,24 @@ impl Controller {
         self.0.jobs.intern(namespace, name)
     }
 
-    /// Returns the key of a name in the queue of orphans. The caller adds the key to the queue
-    /// once.
+    /// Returns the key of a name in the queue of orphans, as a new addition. The caller must then
+    /// add the key to the queue once.
     pub fn orphan_key(&self, name: OrphanKey) -> KeyId {
         self.0.orphan_keys.add(name)
     }
 
-    /// Returns the name of a key in the queue of orphans; `None` for a free key.
+    /// Returns the name of a key in the queue of orphans; `None` if the key is free.
     pub fn orphans_of(&self, key: KeyId) -> Option<OrphanKey> {
         self.0.orphan_keys.get(key).map(|(name, _)| name)
     }
 
-    /// Returns the counters of expected creations and deletions, or `None` if nothing was ever
-    /// expected.
+    /// Returns the numbers of expected creations and deletions; `None` if nothing was ever expected
+    /// for the key.
     pub fn expected(&self, key: KeyId) -> Option<ExpectedCounts> {
         self.0.expectations.counts(key)
     }
 
-    /// Sets the counters of expected creations and deletions.
+    /// Sets the numbers of expected creations and deletions.
     pub fn expect(&self, key: KeyId, creations: i64, deletions: i64, since_ns: i64) {
         let expectations = &self.0.expectations;
         expectations.set_expectations(key, creations, deletions, since_ns);
@@ -222,39 +222,41 @@ impl Controller {
         self.0.expectations.satisfied(key, now_ns)
     }
 
-    /// Returns the input of a sync of that key: the cached Job, and the cached pods that it owns or
-    /// could adopt, in no particular order. For code that checks the controller's work.
+    /// Returns the input of a sync of this key: the cached Job, and the cached pods that it owns or
+    /// could adopt, in no particular order. `None` if the Job is not cached. For code that checks
+    /// the controller's work.
     pub fn cached(&self, key: KeyId) -> Option<(Arc<DynamicObject>, Vec<Arc<Pod>>)> {
         let job = self.0.jobs.get(key)?;
         let pods = self.0.candidates(&job);
         Some((job.object.clone(), pods))
     }
 
-    /// Returns the controller's state of a key, apart from the caches.
+    /// Returns the controller's state of the Job with this key, apart from the caches.
     pub fn remembered(&self, key: KeyId) -> Remembered {
         self.0.states.with(key, |state| state.clone())
     }
 
-    /// Changes the controller's state of a key, apart from the caches.
+    /// Changes the controller's state of the Job with this key, apart from the caches.
     pub fn remember(&self, key: KeyId, change: impl FnOnce(&mut Remembered)) {
         self.0.states.with(key, change);
     }
 
-    /// Returns the versions written for each key, which the caches must reach before its next sync.
+    /// Returns the record of written versions, which the caches must reach before a key's next
+    /// sync.
     pub fn written(&self) -> &ConsistencyStore<KeyId, 2> {
         &self.0.written
     }
 }
 
 impl Shared {
-    /// Resolves a controller reference to a cached Job by name and UID.
+    /// Returns the cached Job to which the controller reference resolves by name and UID, if any.
     fn resolve(&self, meta: &ObjectMeta) -> Option<(KeyId, Arc<CachedJob>)> {
         let owner = meta.controller()?;
         let is_job = *owner.kind == *Kind::JOB.name();
         is_job.then(|| self.jobs.resolve(&meta.namespace, owner))?
     }
 
-    /// Returns the pods controlled by the Job, then the orphans of its namespace. O(these pods).
+    /// Returns the pods that the Job controls, then the orphans of its namespace. O(these pods).
     fn candidates(&self, job: &CachedJob) -> Vec<Arc<Pod>> {
         let namespace = &job.object.metadata.namespace;
         let owned = self.pods.owned_by(namespace, &job.controller_ref);

@@ -1,4 +1,4 @@
-//! The sync of orphans: removes the tracking finalizer of pods that no Job will count.
+//! The sync of orphans: it removes the tracking finalizer from pods that no Job will count.
 //!
 //! Source: `syncOrphanPod` in Kubernetes' `pkg/controller/job`.
 
@@ -18,29 +18,30 @@ use super::cache::CachedJob;
 use super::pod::TRACKING_FINALIZER;
 use super::tracking::REMOVE_FINALIZER;
 
-/// A description of pods that may be orphans.
+/// A set of pods that may be orphans.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum OrphanKey {
     /// The pod with this name.
     Name(Str, CompactString),
-    /// The pods of a namespace that match a selector in canonical form, and the pods of an owner.
+    /// The pods of a namespace that match a selector in canonical form, and the pods of the owner.
     Selector(Str, String, Option<Arc<OwnerReference>>),
 }
 
-/// The keys of the queue of orphans. The sync that completes all work of a key frees it.
+/// The names of the keys in the queue of orphans. The sync that completes the work of a key
+/// frees it.
 #[derive(Debug, Default)]
 pub(super) struct OrphanKeys(Mutex<Table>);
 
 #[derive(Debug, Default)]
 struct Table {
     by_name: BTreeMap<OrphanKey, KeyId>,
-    /// Names by key, with the number of times each was added. `None` for a free key.
+    /// The name of each key and the number of times that it was added; `None` if the key is free.
     names: Vec<Option<(OrphanKey, u64)>>,
     free: Vec<KeyId>,
 }
 
 impl OrphanKeys {
-    /// Returns the key of a name and counts the addition.
+    /// Returns the key of a name. Counts the addition.
     pub(super) fn add(&self, name: OrphanKey) -> KeyId {
         let table = &mut *lock(&self.0);
         if let Some(key) = table.by_name.get(&name) {
@@ -58,12 +59,12 @@ impl OrphanKeys {
         key
     }
 
-    /// Returns the name of a key and how often it was added; `None` for a free key.
+    /// Returns the name of a key and the number of times it was added; `None` if the key is free.
     pub(super) fn get(&self, key: KeyId) -> Option<(OrphanKey, u64)> {
         lock(&self.0).names.get(key.index())?.clone()
     }
 
-    /// Frees a key unless it was added again.
+    /// Frees a key unless its name was added more than `added` times.
     fn free(&self, key: KeyId, added: u64) {
         let table = &mut *lock(&self.0);
         let name = &mut table.names[key.index()];
@@ -74,7 +75,7 @@ impl OrphanKeys {
     }
 }
 
-/// Runs a sync of the queue of orphans.
+/// Runs one sync of a key in the queue of orphans.
 pub(super) async fn run(shared: Arc<Shared>, key: KeyId, calls: Calls) -> Result<End, SyncFailure> {
     let Some((name, added)) = shared.orphan_keys.get(key) else {
         return Ok(End::Forget);
@@ -106,7 +107,7 @@ pub(super) async fn run(shared: Arc<Shared>, key: KeyId, calls: Calls) -> Result
                 let released = release(&shared, &pod, &calls).await;
                 failed = failed.or(released.err());
             }
-            // Upstream does not retry this failure.
+            // Upstream does not retry after this failure.
             if let Some(failure) = failed.filter(|_| shared.options.retry_orphans) {
                 return Err(failure);
             }

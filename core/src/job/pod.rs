@@ -22,13 +22,13 @@ pub const FAILURE_COUNT: &str = "batch.kubernetes.io/job-index-failure-count";
 /// The annotation with the number of failures of a pod's index that a policy ignores.
 pub const IGNORED_FAILURE_COUNT: &str = "batch.kubernetes.io/job-index-ignored-failure-count";
 
-/// The fields that the cache keeps for each pod of a Job. A sync reads them for all pods, and for
-/// most pods nothing else.
+/// The fields that the cache stores for each pod of a Job. For most pods a sync reads nothing
+/// else.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct PodFacts {
     /// The pod's completion index; -1 if unknown.
     pub(super) index: i64,
-    /// The mark of a selector that the pod's labels match; 0 until a sync has evaluated it.
+    /// The mark of a selector that matches the pod's labels; 0 until a sync has evaluated one.
     pub(super) matches: u32,
     pub(super) phase: PodPhase,
     pub(super) is_deleting: bool,
@@ -52,7 +52,7 @@ impl PodFields for PodFacts {
     fn next(&self, old: &Pod, new: &Pod, _: u32) -> PodFacts {
         let (was, is) = (&old.metadata, &new.metadata);
         PodFacts {
-            // Most changes are of the status, and parsing the annotations takes the longest.
+            // Most changes are of the status only, and parsing the annotations takes the most time.
             index: match was.annotations.is_same(&is.annotations) {
                 true => self.index,
                 false => completion_index(&is.annotations),
@@ -70,13 +70,14 @@ impl PodFields for PodFacts {
 }
 
 impl PodFacts {
-    /// Reports whether the pod has ended and has no finalizer: only a failure policy needs it.
+    /// Reports whether the pod has ended and has no finalizer. Only a failure policy reads such a
+    /// pod.
     pub(super) fn is_done(&self) -> bool {
         self.phase.is_terminal() && !self.is_tracked
     }
 }
 
-/// A pod of the Job in a sync.
+/// A pod of the Job, as a sync sees it.
 #[derive(Clone, Debug)]
 pub(super) struct JobPod {
     pub(super) pod: Arc<Pod>,
@@ -85,16 +86,17 @@ pub(super) struct JobPod {
     pub(super) phase: PodPhase,
     pub(super) is_deleting: bool,
     pub(super) is_ready: bool,
-    /// Whether the pod has the tracking finalizer. An adoption in this sync adds it.
+    /// Whether the pod has the tracking finalizer. If the sync adopts the pod, it adds the
+    /// finalizer.
     pub(super) is_tracked: bool,
-    /// Whether the controller has removed the pod's finalizer, so that the pod is counted.
+    /// Whether this controller has removed the pod's finalizer. Such a pod is counted.
     pub(super) is_released: bool,
     /// Whether the pod's UID is among the uncounted successes of the status.
     pub(super) in_succeeded: bool,
     /// Whether the pod's UID is among the uncounted failures of the status.
     pub(super) in_failed: bool,
-    /// The action of the failure policy for the pod; `None` before it has failed or if no rule
-    /// matches.
+    /// The action that the failure policy prescribes for the pod; `None` before the pod has failed,
+    /// or if no rule matches.
     pub(super) met: Option<FailureAction>,
 }
 
@@ -134,8 +136,8 @@ impl JobPod {
         !self.phase.is_terminal() && self.is_deleting
     }
 
-    /// Reports whether the pod counts as failed. A terminating pod does unless it is replaced only
-    /// after it has failed.
+    /// Reports whether the pod counts as failed. A terminating pod does, unless
+    /// `only_replace_failed` is set.
     pub(super) fn is_failed(&self, only_replace_failed: bool) -> bool {
         match self.phase {
             PodPhase::Failed => true,
@@ -144,45 +146,45 @@ impl JobPod {
         }
     }
 
-    /// Returns the failures of the pod's index before the pod was created: counted ones and ignored
-    /// ones.
+    /// Returns the numbers of failures of the pod's index before the pod was created: counted ones
+    /// and ignored ones.
     pub(super) fn failures(&self) -> (i64, i64) {
         let annotations = &self.pod.metadata.annotations;
         let count = |name| count_of(annotations.get(name).map(|text| &**text));
         (count(FAILURE_COUNT), count(IGNORED_FAILURE_COUNT))
     }
 
-    /// Reports whether this failed pod supersedes another one of the same index: it has no fewer
-    /// failures and ended no earlier.
+    /// Reports whether this failed pod supersedes `other`, a failed pod of the same index: it has
+    /// at least as many failures and did not end earlier.
     pub(super) fn is_later_than(&self, other: &JobPod) -> bool {
         let all = |pod: &JobPod| pod.failures().0 + pod.failures().1;
         all(self) >= all(other) && finish_ns(&self.pod) >= finish_ns(&other.pod)
     }
 }
 
-/// Returns the index in the annotations; -1 if it is absent or can't be parsed.
+/// Returns the completion index in the annotations; -1 if it is absent or can't be parsed.
 pub fn completion_index(annotations: &Labels) -> i64 {
     let text = annotations.get(COMPLETION_INDEX);
     let index = text.and_then(|text| text.parse().ok());
     index.filter(|index| *index >= 0).unwrap_or(-1)
 }
 
-/// Parses the number of failures in an annotation; 0 if it can't be parsed.
+/// Parses the number of failures in an annotation; 0 if it is absent, negative or can't be parsed.
 pub fn count_of(text: Option<&str>) -> i64 {
     let count = text.and_then(|text| text.parse::<i32>().ok());
     count.map_or(0, |count| i64::from(count.max(0)))
 }
 
-/// The end of a container, as its status reports it.
+/// How and when a container ended, as its status reports it.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Termination {
-    /// `None` if the container has not ended.
+    /// The exit code; `None` if the container has not ended.
     pub(super) exit_code: Option<i64>,
-    /// `None` if the container has not ended or the status has no time.
+    /// The end time; `None` if the container has not ended or the status has no time.
     pub(super) finished: Option<Time>,
 }
 
-/// Returns the end of the current instance of a container. O(bytes of the status).
+/// Returns how the current instance of a container ended. O(bytes of the status).
 pub(super) fn terminations(container: &ContainerStatus) -> Termination {
     let details = container.details.as_ref();
     let state = details.and_then(|details| details.rest.raw("state"));
@@ -204,7 +206,7 @@ pub(super) fn terminations(container: &ContainerStatus) -> Termination {
 /// Limits the memory of a Job with 100,000 pods.
 const _: () = assert!(size_of::<JobPod>() <= 24 && size_of::<PodFacts>() <= 16);
 
-/// The rank of an active pod in the order of deletion. The lowest rank goes first.
+/// The rank of an active pod in the order of deletion. The pod with the lowest rank goes first.
 ///
 /// Source: `ActivePods` of Kubernetes' `pkg/controller`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -13,18 +13,18 @@ use super::policies::FailureAction;
 use super::sync::JobSync;
 use super::tracking::REMOVE_FINALIZER;
 
-/// The result of deleting a pod.
+/// The result of a request to delete a pod.
 struct Deletion {
-    /// Whether the pod is being deleted or gone.
+    /// Whether the pod is now being deleted or is gone.
     is_deleted: bool,
-    /// Whether a deletion was requested while the pod was ready.
+    /// Whether the pod was ready when its deletion was requested.
     was_ready: bool,
     error: Option<String>,
 }
 
 impl JobSync<'_> {
-    /// Creates `count` pods in batches of 1, 2, 4, …; for an indexed Job, the pods of these
-    /// indexes.
+    /// Creates `count` pods in batches of 1, 2, 4, …; for an indexed Job, with the indexes in
+    /// `indexes`.
     pub(super) async fn create_pods(
         &mut self,
         count: usize,
@@ -39,7 +39,7 @@ impl JobSync<'_> {
             Ok(pods) => pods,
             Err(problem) => {
                 expectations.lower(self.key, many, 0);
-                // As in upstream: the first create of the slow start counts as tried.
+                // Like upstream: the first create of the slow start counts as tried.
                 self.report_created(1, 1);
                 return Err(SyncFailure::new("template", problem));
             }
@@ -58,7 +58,8 @@ impl JobSync<'_> {
         let is_failed = |answer: &&Answer| matches!(answer, Answer::Failed(_));
         let refused = started.answers.iter().filter(is_failed).count();
         let failed = started.errors().count();
-        // The other refusals mean that the namespace is being deleted. They are not counted.
+        // The other refusals mean that the namespace is being deleted. The metrics don't count
+        // them.
         let tried = started.answers.len() - (refused - failed);
         self.report_created(tried, failed);
         let regarding = &self.job.reference;
@@ -89,7 +90,7 @@ impl JobSync<'_> {
         }
     }
 
-    /// Reports to the metrics how many creates were tried and why.
+    /// Counts the attempted and the failed creates in the metrics, by reason.
     fn report_created(&self, tried: usize, failed: usize) {
         let has_losses = self.failed > 0;
         let reason = match self.job.replaces_only_failed() {
@@ -102,7 +103,7 @@ impl JobSync<'_> {
         created.add([reason, "failed"], failed as u64);
     }
 
-    /// Returns the pods to create: one for each index, or one for all.
+    /// Returns the pods to create: one for each index or, without indexes, one that stands for all.
     fn new_pods(&self, count: usize, indexes: &[i64]) -> Result<Vec<Arc<Pod>>, String> {
         if count == 0 {
             return Ok(Vec::new());
@@ -115,7 +116,7 @@ impl JobSync<'_> {
         pods.map(|pod| pod.map(Arc::new)).collect()
     }
 
-    /// Builds the pod of an index.
+    /// Builds the pod with this index from the common pod.
     fn indexed_pod(&self, pod: &Pod, index: i64) -> Result<Pod, String> {
         let job = &self.object.metadata.name;
         let mut pod = pod.clone();
@@ -132,7 +133,7 @@ impl JobSync<'_> {
         Ok(pod)
     }
 
-    /// Returns the annotations of a new pod with the failures of its index so far.
+    /// Returns the annotations of a new pod that count the failures of its index so far.
     fn failure_counts(&self, index: i64) -> Vec<(&'static str, i64)> {
         if self.job.spec.backoff_limit_per_index.is_none() {
             return Vec::new();
@@ -150,8 +151,8 @@ impl JobSync<'_> {
         counts.into_iter().filter(is_told).collect()
     }
 
-    /// Removes the finalizers of these pods and deletes the pods. Pods deleted this way never count
-    /// as failed.
+    /// Removes the finalizers of the pods at these positions and deletes the pods. Such pods never
+    /// count as failed.
     pub(super) async fn delete_pods(&mut self, places: &[usize]) -> Result<(), SyncFailure> {
         let many = i64::try_from(places.len()).unwrap_or(i64::MAX);
         let now_ns = self.calls.now().mono_ns;
@@ -162,8 +163,8 @@ impl JobSync<'_> {
         self.note(&deletions)
     }
 
-    /// Deletes all active pods and leaves their finalizers, so the pods are counted when they have
-    /// ended. Returns whether all are deleted.
+    /// Deletes all active pods but keeps their finalizers, so that the pods are counted when they
+    /// have ended. Returns whether all of them are deleted.
     pub(super) async fn delete_active_pods(&mut self) -> (bool, Result<(), SyncFailure>) {
         let places = self.active_places();
         let deletions = places.iter().map(|place| self.delete_pod(*place, false));
@@ -172,7 +173,7 @@ impl JobSync<'_> {
         (all, self.note(&deletions))
     }
 
-    /// Counts the deleted pods as terminating.
+    /// Counts the deleted pods as terminating. Returns the first error.
     fn note(&mut self, deletions: &[Deletion]) -> Result<(), SyncFailure> {
         let mut outcome = Ok(());
         for deletion in deletions {

@@ -1,5 +1,5 @@
-//! The handling of failed pods (`podFailurePolicy`) and the successes that suffice
-//! (`successPolicy`).
+//! `podFailurePolicy`, which handles failed pods, and `successPolicy`, which decides how many
+//! successes suffice.
 //!
 //! Source: `pod_failure_policy.go` and `success_policy.go` of Kubernetes' `pkg/controller/job`.
 
@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::indexes::Indexes;
 use super::pod::terminations;
 
-/// `podFailurePolicy` of a Job.
+/// The `podFailurePolicy` of a Job.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct FailurePolicy(Vec<FailureRule>);
 
@@ -23,7 +23,8 @@ struct FailureRule {
 enum FailureMatch {
     ExitCodes {
         container: Option<String>,
-        /// `None` for an operator that Kubernetes doesn't define, which matches nothing.
+        /// Whether the operator is `In`; `None` for an operator that Kubernetes doesn't define.
+        /// Such an operator matches nothing.
         is_in: Option<bool>,
         values: Vec<i64>,
     },
@@ -31,7 +32,7 @@ enum FailureMatch {
     Conditions(Vec<(String, String)>),
 }
 
-/// The action of a failure policy for a failed pod.
+/// The action that a failure policy prescribes for a failed pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FailureAction {
     /// The failure does not count.
@@ -45,7 +46,7 @@ pub enum FailureAction {
 }
 
 impl FailureAction {
-    /// Returns the action as the rule spells it.
+    /// Returns the name of the action in the API.
     pub fn as_str(self) -> &'static str {
         match self {
             FailureAction::Ignore => "Ignore",
@@ -62,23 +63,23 @@ impl FailureAction {
     }
 }
 
-/// The rule of a failure policy that a failed pod matches.
+/// A rule of a failure policy that a failed pod matches.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MetRule {
     /// The action of the rule.
     pub action: FailureAction,
-    /// The message of a Job that the rule fails.
+    /// The message for the condition of a Job that the rule fails.
     pub message: String,
 }
 
 impl FailurePolicy {
-    /// Reads the policy of a spec; `None` if there is none.
+    /// Reads `podFailurePolicy` from a spec; `None` if it is absent.
     pub fn read(policy: &Value) -> Option<FailurePolicy> {
         let rules = list(policy.as_object()?.get("rules").unwrap_or(&Value::Null));
         Some(FailurePolicy(rules.iter().map(FailureRule::read).collect()))
     }
 
-    /// Returns the first rule with a known action that matches a failed pod.
+    /// Returns the first rule with a known action that matches a failed pod; `None` if none does.
     pub fn met(&self, pod: &Pod) -> Option<MetRule> {
         let rules = self.0.iter().enumerate();
         rules.into_iter().find_map(|(at, rule)| {
@@ -121,7 +122,8 @@ impl FailureRule {
 }
 
 impl FailureMatch {
-    /// Returns the matching part of the pod, for the message.
+    /// Describes the part of the pod that matches, for the message; `None` if the rule doesn't
+    /// match.
     fn what(&self, pod: &Pod) -> Option<String> {
         let (namespace, name) = (&pod.metadata.namespace, &pod.metadata.name);
         match self {
@@ -161,7 +163,7 @@ impl FailureMatch {
     }
 }
 
-/// `successPolicy` of a Job.
+/// The `successPolicy` of a Job.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct SuccessPolicy(Vec<SuccessRule>);
 
@@ -172,7 +174,7 @@ struct SuccessRule {
 }
 
 impl SuccessPolicy {
-    /// Reads the policy of a spec; `None` if there is none.
+    /// Reads `successPolicy` from a spec; `None` if it is absent.
     pub fn read(policy: &Value) -> Option<SuccessPolicy> {
         let rules = list(policy.as_object()?.get("rules").unwrap_or(&Value::Null));
         let rules = rules.iter().map(|rule| SuccessRule {
@@ -182,8 +184,8 @@ impl SuccessPolicy {
         Some(SuccessPolicy(rules.collect()))
     }
 
-    /// Returns the message about the first rule that these indexes satisfy, for a Job with that
-    /// many completions; `None` if they satisfy no rule.
+    /// Returns the message about the first rule that these indexes satisfy, for a Job with this
+    /// number of completions; `None` if they satisfy no rule.
     pub fn met(&self, succeeded: &Indexes, completions: i64) -> Option<String> {
         let done = succeeded.count();
         if done == 0 {
@@ -192,7 +194,7 @@ impl SuccessPolicy {
         let is_met = |rule: &SuccessRule| match (&rule.indexes, rule.count) {
             (Some(indexes), count) => {
                 let wanted = Indexes::parse(indexes, completions);
-                // The sum |a| + |b| counts the common indexes twice, the union once.
+                // |a| + |b| counts the common indexes twice, the union counts them once.
                 let both = wanted.count() + done - wanted.union(succeeded).count();
                 let all = wanted.count();
                 all > 0 && (both == all || count.is_some_and(|count| both >= count))

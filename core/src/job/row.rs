@@ -22,7 +22,7 @@ const STALE_CONSISTENCY: Gate = Gate::on("StaleControllerConsistencyJob");
 /// Suspending a Job clears its start time.
 const SUSPENDED_JOBS_CHANGE: Gate = Gate::on("MutableSchedulingDirectivesForSuspendedJobs");
 
-/// How long changes of a Job's pods are batched before its sync. Upstream has no flag for it.
+/// How long changes of a Job's pods are collected before a sync. Upstream has no flag for this.
 const BATCH_PERIOD: NumberFlag = NumberFlag {
     flag: "job-batch-period",
     default: SECOND_NS,

@@ -1,4 +1,4 @@
-//! The status of a Job: read when the Job arrives, changed by a sync, written as a whole.
+//! The status of a Job: read when the Job arrives, modified by a sync, and written as a whole.
 
 use podstorm_objects::{DynamicObject, Map, Time, Uid};
 use serde_json::{Value, json};
@@ -26,11 +26,11 @@ pub(super) struct Uncounted {
     pub(super) failed: Vec<Uid>,
 }
 
-/// The conditions, in the form in which they are written.
+/// The conditions, in the JSON form in which they are written.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Conditions(Vec<Value>);
 
-/// The reason and message of a true condition.
+/// The reason and message of a condition.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Reason {
     pub(super) reason: String,
@@ -38,7 +38,7 @@ pub(super) struct Reason {
 }
 
 impl Conditions {
-    /// Returns the first true condition of that type.
+    /// Returns the reason and message of the first true condition of this type, if any.
     pub(super) fn met(&self, kind: &str) -> Option<Reason> {
         let is_met = |it: &&Value| it["type"] == kind && it["status"] == "True";
         let found = self.0.iter().find(is_met)?;
@@ -49,7 +49,7 @@ impl Conditions {
         })
     }
 
-    /// Returns `Complete` or `Failed` if the Job has finished.
+    /// Returns `Complete` or `Failed` if the Job has finished; otherwise `None`.
     pub(super) fn end(&self) -> Option<&str> {
         let mut ends = self.0.iter().filter(|it| it["status"] == "True");
         ends.find_map(|it| match it["type"].as_str() {
@@ -58,12 +58,12 @@ impl Conditions {
         })
     }
 
-    /// Appends a condition that is true as of now, even if one of that type exists.
+    /// Appends a true condition, even if a condition of this type exists.
     pub(super) fn append(&mut self, kind: &str, reason: &Reason, now: Time) {
         self.0.push(condition(kind, "True", reason, now));
     }
 
-    /// Replaces the first condition of that type, or appends one.
+    /// Replaces the first condition of this type by a true one, or appends it.
     pub(super) fn set(&mut self, kind: &str, reason: &Reason, now: Time) {
         let new = condition(kind, "True", reason, now);
         match self.0.iter_mut().find(|it| it["type"] == kind) {
@@ -72,8 +72,8 @@ impl Conditions {
         }
     }
 
-    /// Sets the condition `Suspended` and returns whether it changed. Writes `False` only over an
-    /// existing condition.
+    /// Sets the condition `Suspended` and returns whether it changed. Writes `False` only if the
+    /// condition exists.
     pub(super) fn set_suspended(&mut self, is_suspended: bool, now: Time) -> bool {
         let (status, reason, message) = match is_suspended {
             true => ("True", "JobSuspended", "Job suspended"),

@@ -25,23 +25,24 @@ use super::policies::FailureAction;
 use super::status::JobStatus;
 use super::{Remembered, SECOND_NS, Shared};
 
-/// A sync in progress.
+/// A sync of one Job in progress.
 pub(super) struct JobSync<'a> {
     pub(super) shared: &'a Shared,
     pub(super) calls: &'a Calls,
     pub(super) key: KeyId,
     pub(super) job: Arc<CachedJob>,
-    /// The version of the Job that the next write replaces.
+    /// The version of the Job that the next write will replace.
     pub(super) object: Arc<DynamicObject>,
-    /// The status as later steps read it and writes send it.
+    /// The status. Later steps of the sync read it, and writes send it.
     pub(super) status: JobStatus,
     /// The pods of the Job, including ended and terminating ones.
     pub(super) pods: Vec<JobPod>,
-    /// The pods whose tracking finalizer was removed earlier. They are counted.
+    /// The UIDs of pods whose tracking finalizer was removed earlier. These pods are counted.
     pub(super) released: BTreeSet<Uid>,
-    /// The failure record, including the failures of this sync. The first status write stores it.
+    /// The failure record, including the failures that this sync found. The first status write
+    /// stores it.
     pub(super) failures: Failures,
-    /// When the Job started, in ns since the Unix epoch.
+    /// When the Job started, in ns since the Unix epoch; `None` if it has not started.
     pub(super) start_ns: Option<i64>,
     pub(super) active: i64,
     pub(super) ready: i64,
@@ -53,27 +54,27 @@ pub(super) struct JobSync<'a> {
     pub(super) indexes: IndexesOf,
     /// The condition that finishes the Job, if there is one.
     pub(super) hit: Option<Hit>,
-    /// Whether the status must be written.
+    /// Whether the status has changed and must be written.
     pub(super) needs_flush: bool,
     /// The action of the sync, as a metric label.
     pub(super) action: &'static str,
 }
 
-/// The indexes of an indexed Job.
+/// The succeeded and failed indexes of an indexed Job.
 #[derive(Debug, Default)]
 pub(super) struct IndexesOf {
-    /// The succeeded indexes of the stored status.
+    /// The succeeded indexes in the stored status.
     pub(super) stored: Indexes,
     pub(super) succeeded: Indexes,
     /// The number of failed indexes in the stored status.
     pub(super) stored_failed: i64,
     /// The failed indexes; `None` without a back-off limit per index.
     pub(super) failed: Option<Indexes>,
-    /// By index, the failed pod that keeps its finalizer until its replacement is active.
+    /// For each index, the failed pod that keeps its finalizer until its replacement is active.
     pub(super) delayed: BTreeMap<i64, JobPod>,
 }
 
-/// Runs a whole sync.
+/// Runs one sync of a Job.
 pub(super) async fn run(shared: Arc<Shared>, key: KeyId, calls: Calls) -> Result<End, SyncFailure> {
     let name = shared.jobs.name(key);
     if name.namespace.is_empty() || name.name.is_empty() {
@@ -125,7 +126,7 @@ pub(super) async fn run(shared: Arc<Shared>, key: KeyId, calls: Calls) -> Result
 }
 
 impl<'a> JobSync<'a> {
-    /// Creates a sync that has not read any pod yet.
+    /// Creates a sync that has not read any pods yet.
     pub(super) fn new(
         shared: &'a Shared,
         calls: &'a Calls,
@@ -211,7 +212,7 @@ impl<'a> JobSync<'a> {
         }
     }
 
-    /// Finds the pods of the Job; adopts and releases pods.
+    /// Finds the pods of the Job. Adopts and releases pods where necessary.
     async fn claim_pods(&mut self) -> Result<(), SyncFailure> {
         let job = Arc::clone(&self.job);
         let meta = &job.object.metadata;
@@ -225,7 +226,7 @@ impl<'a> JobSync<'a> {
             return Err(SyncFailure::new("identity", "no owner uid provided"));
         }
         let matches = |pod: &Pod| selector.matches(&pod.metadata.labels);
-        // A failure policy also reads pods that were counted.
+        // A failure policy also reads the pods that were counted.
         let keeps_done = job.spec.failure_policy.is_some();
         let (mut pods, mut all_settled) = (Vec::new(), true);
         // The common case in a large Job: the pod has ended and was counted.
@@ -275,7 +276,7 @@ impl<'a> JobSync<'a> {
                         && is_adoption
                     {
                         self.wrote(Kind::POD, &patched.metadata().resource_version);
-                        // As in upstream: a pod that already names the Job as an owner is not
+                        // Like upstream: a pod that already names the Job as an owner is not
                         // counted in this sync.
                         if !pod
                             .metadata
@@ -306,8 +307,8 @@ impl<'a> JobSync<'a> {
         Ok(())
     }
 
-    /// Calls `found` for the pods that the Job controls, except the skipped ones, then for the
-    /// orphans of its namespace, with the fields that the cache keeps. O(these pods).
+    /// Calls `found`, with the fields that the cache stores, for the pods that the Job controls,
+    /// except the skipped ones, and then for the orphans of its namespace. O(these pods).
     fn for_each_candidate(
         &self,
         skips: impl Fn(&PodFacts) -> bool,
@@ -327,8 +328,8 @@ impl<'a> JobSync<'a> {
         }
     }
 
-    /// Notes for each pod whether it was counted before and which rule of the failure policy it
-    /// matches.
+    /// Records for each pod whether it was counted before and which action of the failure policy
+    /// applies to it.
     fn look_at_pods(&mut self) {
         let spec = &self.job.spec;
         let uncounted = &self.status.uncounted;
@@ -363,7 +364,7 @@ impl<'a> JobSync<'a> {
             if !self.counts(pod) {
                 continue;
             }
-            // As in upstream: the success of a pod that is listed as failed counts here and nowhere
+            // Like upstream: the success of a pod that is listed as failed counts here and nowhere
             // else.
             let is_settled = self.shared.options.keep_first_outcome && pod.in_failed;
             if pod.phase == PodPhase::Succeeded && !pod.in_succeeded && !is_settled {
@@ -380,8 +381,8 @@ impl<'a> JobSync<'a> {
             self.status.succeeded + many(new_succeeded.len()) + uids(&uncounted.succeeded);
         self.failed =
             self.status.failed + many(new_failed.len()) - ignored + uids(&uncounted.failed);
-        // The last pods were created last. If one of them ended after the failures, no more need be
-        // read.
+        // The last pods in the list were created last. If one of them ended after the failures, no
+        // more need be read.
         let succeeded = new_succeeded.into_iter().rev();
         let succeeded = succeeded.map(|pod| finish_ns(pod));
         self.failures = self.failures.with(&new_failed, succeeded);
@@ -394,7 +395,8 @@ impl<'a> JobSync<'a> {
         pod.is_tracked && !pod.is_released && (!spec.is_indexed() || spec.has_index(pod.index))
     }
 
-    /// Returns the completion of the Job if enough pods have succeeded and none is active.
+    /// Returns the condition that completes the Job if enough pods have succeeded and none is
+    /// active.
     pub(super) fn completion(&self) -> Option<Hit> {
         let is_complete = match self.job.spec.completions {
             None => self.succeeded > 0 && self.active == 0,
@@ -425,7 +427,7 @@ impl<'a> JobSync<'a> {
         true
     }
 
-    /// Adds the key after a delay, at least as long as changes of pods are batched.
+    /// Adds the key with a delay that is at least the batch period.
     pub(super) fn again_after(&self, delay_ns: i64) {
         self.add_after(delay_ns.max(self.shared.options.batch_ns));
     }
@@ -435,7 +437,7 @@ impl<'a> JobSync<'a> {
         self.shared.queues[super::JOBS].add_after(self.key, delay_ns, now_ns);
     }
 
-    /// Records the version of a write, which the cache must reach before the next sync.
+    /// Records the version of a write. The cache must reach it before the next sync.
     pub(super) fn wrote(&self, kind: Kind, version: &ResourceVersion) {
         if self.shared.options.waits_for_caches {
             let uid = &self.object.metadata.uid;

@@ -1,4 +1,4 @@
-//! Cases beyond the recorded ones: lists into an empty cache, as at every start, and several
+//! Tests beyond the recorded cases: lists into an empty cache, as at every start, and several
 //! consecutive syncs.
 
 use std::sync::Arc;
@@ -34,7 +34,7 @@ fn pod(name: &str, owner: Option<&str>) -> Arc<Pod> {
     Arc::new(Pod::from_json(pod).expect("a pod"))
 }
 
-/// Returns the next key of a queue if one is due.
+/// Returns the next key of a queue; `None` if no key is due.
 fn next(controller: &Controller, queue: usize, now_ns: i64) -> Option<KeyId> {
     let queue = &controller.queues()[queue];
     queue.fire_due(now_ns);
@@ -135,8 +135,8 @@ fn the_first_list_counts_ended_pods_with_the_finalizer() {
     }
 }
 
-/// Syncs all due keys. The server accepts every status, which then reaches the caches, and refuses
-/// patches of pods. Returns the statuses and the number of patches.
+/// Syncs all keys that are due. The server accepts every status, which then reaches the caches, and
+/// refuses patches of pods. Returns the statuses and the number of patches.
 fn sync(
     controller: &Controller,
     informers: &mut Informers,
@@ -292,7 +292,7 @@ fn a_deleted_job_releases_pods_that_its_selector_misses() {
 
 #[test]
 fn an_index_keeps_its_first_written_outcome() {
-    // Index 0 has pods of both outcomes. Index 1 has failed before and has a succeeded pod; index 2
+    // Index 0 has pods with both outcomes. Index 1 failed earlier and has a succeeded pod; index 2
     // is the reverse.
     let pods = [
         ("a", 0, PodPhase::Succeeded),
@@ -324,7 +324,7 @@ fn an_index_keeps_its_first_written_outcome() {
         let found = ["completedIndexes", "failedIndexes"].map(|it| statuses[0][it].clone());
         let expected = match keep_first_outcome {
             true => ["0,2", "1"],
-            // As in upstream, whose status the server refuses.
+            // Like upstream, whose status the server refuses.
             false => ["0-2", "0-2"],
         };
         assert_eq!(found, expected);

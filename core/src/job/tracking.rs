@@ -1,5 +1,5 @@
-//! The counting of ended pods: their UIDs go into the status, their finalizers are removed, and the
-//! UIDs move into the counters.
+//! The counting of ended pods: a sync writes their UIDs into the status, removes their finalizers,
+//! and then moves the UIDs into the counters.
 //!
 //! Source: `trackJobStatusAndRemoveFinalizers` in Kubernetes' `pkg/controller/job`.
 
@@ -22,7 +22,7 @@ use super::sync::JobSync;
 pub(super) const REMOVE_FINALIZER: Patch = Patch::RemoveFinalizer(TRACKING_FINALIZER);
 
 impl JobSync<'_> {
-    /// Counts the ended pods and writes the status as often as this requires.
+    /// Counts the ended pods. Writes the status as often as this requires.
     pub(super) async fn track(&mut self) -> Result<(), SyncFailure> {
         for pod in &mut self.pods {
             pod.is_tracked &= !pod.is_released;
@@ -75,7 +75,7 @@ impl JobSync<'_> {
         Ok(())
     }
 
-    /// Moves the pods without a finalizer from the lists into the counters.
+    /// Moves the pods without a finalizer from the lists of uncounted pods into the counters.
     fn count_released(&mut self) {
         let status = &mut self.status;
         if status.uncounted == Uncounted::default() {
@@ -98,8 +98,8 @@ impl JobSync<'_> {
         }
     }
 
-    /// Adds ended pods to the lists. Returns the positions of the pods whose finalizers are to be
-    /// removed, and whether other pods must wait for the next sync.
+    /// Adds ended pods to the lists of uncounted pods. Returns the positions of the pods whose
+    /// finalizers must be removed, and whether other pods must wait for the next sync.
     fn note_ended(&mut self) -> (Vec<usize>, bool) {
         let spec = self.job.spec.clone();
         let is_deleting = self.object.metadata.is_deleting();
@@ -129,7 +129,7 @@ impl JobSync<'_> {
             }
             removed.push(place);
             let has_index = !spec.is_indexed() || spec.has_index(pod.index);
-            // A pod that fails with its Job may match a rule before it has ended.
+            // A pod that fails because its Job fails may match a rule before it has ended.
             let met = |pod: &JobPod| match is_failed {
                 true => pod.met,
                 false => policy.and_then(|it| it.met(&pod.pod)).map(|it| it.action),
@@ -171,7 +171,7 @@ impl JobSync<'_> {
         (removed, is_truncated)
     }
 
-    /// Writes the indexes of an indexed Job into the status.
+    /// Writes the succeeded and failed indexes of an indexed Job into the status.
     fn note_indexes(&mut self) {
         if !self.job.spec.is_indexed() {
             return;
@@ -186,7 +186,7 @@ impl JobSync<'_> {
         status.failed_indexes = failed;
     }
 
-    /// Adds the condition that the Job is about to finish.
+    /// Adds the condition with which the Job is about to finish.
     fn note_hit(&mut self) {
         let Some(hit) = &self.hit else {
             return;
@@ -203,7 +203,7 @@ impl JobSync<'_> {
         }
     }
 
-    /// Removes the finalizers of these pods. Pods without a finalizer are no longer tracked.
+    /// Removes the finalizers of the pods at these positions. Those pods are no longer tracked.
     async fn remove_finalizers(&mut self, places: &[usize]) -> Result<(), SyncFailure> {
         if places.is_empty() {
             return Ok(());
@@ -250,8 +250,8 @@ impl JobSync<'_> {
         outcome
     }
 
-    /// Reports whether a pod that the server has lost stays noted as released until the cache loses
-    /// it, too.
+    /// Reports whether a pod that no longer exists on the server stays noted as released until it
+    /// leaves the cache.
     fn stays_noted(&self, place: usize) -> bool {
         if !self.shared.options.count_gone_pods_once {
             return false;
@@ -278,8 +278,8 @@ impl JobSync<'_> {
         Ok(())
     }
 
-    /// Returns what the status counts: succeeded pods (for an indexed Job, succeeded indexes),
-    /// failed pods, and failed indexes.
+    /// Returns the numbers of succeeded pods (for an indexed Job, succeeded indexes), failed pods
+    /// and failed indexes in the status.
     fn counted(&self, succeeded_indexes: i64, failed_indexes: i64) -> [i64; 3] {
         let succeeded = match self.job.spec.is_indexed() {
             true => succeeded_indexes,
@@ -288,7 +288,7 @@ impl JobSync<'_> {
         [succeeded, self.status.failed, failed_indexes]
     }
 
-    /// Reports to the metrics what a written status counts beyond `before`, and updates `before`.
+    /// Counts in the metrics what a written status has beyond `before`, and updates `before`.
     fn report(&self, before: &mut [i64; 3]) {
         let indexes = &self.indexes;
         let failed_indexes = indexes.failed.as_ref().map_or(0, Indexes::count);

@@ -48,17 +48,17 @@ pub(super) struct Conditions {
 }
 
 impl Conditions {
-    /// Notes that discovery failed, in whole or in part.
+    /// Records that discovery failed, in whole or in part.
     pub(super) fn discovery_failed(&mut self, message: String) {
         self.discovery = Some(message);
     }
 
-    /// Notes a malformed group version.
+    /// Records the error for a malformed group version.
     pub(super) fn parsing_failed(&mut self, error: &str) {
         self.parsing = Some(error.to_owned());
     }
 
-    /// Notes that the objects of a kind could not be deleted.
+    /// Records that the objects of a kind could not be deleted.
     pub(super) fn deletion_failed(&mut self, error: &str) {
         self.failures.push(error.to_owned());
     }
@@ -77,7 +77,7 @@ impl Conditions {
         }
     }
 
-    /// Returns the reason and message of each type with a problem.
+    /// Returns the reason and message of each type; `None` for a type without a problem.
     fn problems(&self) -> [Option<(&'static str, String)>; 5] {
         let sorted = |texts: &[String]| {
             let mut texts = texts.to_vec();
@@ -121,8 +121,8 @@ impl Conditions {
         ]
     }
 
-    /// Sets the conditions of a namespace and returns whether any has changed. The time of a
-    /// condition changes only with its status.
+    /// Sets the conditions of a namespace. Returns whether any of them has changed. The transition
+    /// time of a condition changes only if its status changes.
     pub(super) fn write_to(&self, namespace: &mut Namespace, now: Time) -> bool {
         let status = namespace
             .fields

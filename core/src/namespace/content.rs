@@ -10,10 +10,10 @@ use podstorm_objects::{
 use podstorm_runtime::client::{Answer, DiscoveredKind, Request, Selection};
 use podstorm_runtime::driver::Calls;
 
-/// The time given to objects with finalizers, in s.
+/// The estimated time, in s, until objects with finalizers are gone.
 const FINALIZERS_TAKE: i64 = 15;
 
-/// The objects to delete.
+/// The objects to delete: those of one kind in one namespace.
 pub(super) struct Deletion<'a> {
     /// The kind of the objects.
     pub(super) found: &'a DiscoveredKind,
@@ -24,15 +24,15 @@ pub(super) struct Deletion<'a> {
 /// The result of deleting the objects of one kind.
 #[derive(Default)]
 pub(super) struct Deleted {
-    /// The estimated time in s until the remaining objects are gone.
+    /// The estimated time in s until the remaining objects are gone; 0 if there are none.
     pub(super) estimate: i64,
     pub(super) remaining: usize,
-    /// The number of remaining objects with each finalizer.
+    /// The number of remaining objects that have each finalizer.
     pub(super) by_finalizer: BTreeMap<String, usize>,
     pub(super) error: Option<String>,
 }
 
-/// Deletes the objects of one kind and reads what remains.
+/// Deletes the objects of one kind and reads the remaining ones.
 pub(super) async fn delete_all(deletion: &Deletion<'_>, calls: &Calls) -> Deleted {
     let mut deleted = Deleted::default();
     if let Err(error) = deletion.carry_out(calls, &mut deleted).await {
@@ -76,7 +76,7 @@ impl Deletion<'_> {
             deleted.estimate = FINALIZERS_TAKE;
             return Ok(());
         }
-        // The core group has an empty name but keeps its slash.
+        // The core group has an empty name, but upstream writes the slash after it.
         let version = kind.api_version().rsplit('/').next().unwrap_or_default();
         Err(format!(
             "unexpected items still remain in namespace: {} for gvr: {}/{version}, Resource={}",
@@ -86,8 +86,8 @@ impl Deletion<'_> {
         ))
     }
 
-    /// Estimates how long pods may continue to run, in s: the longest of their grace periods, or 0
-    /// if that has passed since the deletion of the namespace.
+    /// Estimates how long, in s, pods may continue to run: the longest of their grace periods, or 0
+    /// if that time has passed since the start of the namespace's deletion.
     fn estimate(&self, pods: &[AnyObject], calls: &Calls) -> i64 {
         let estimate = pods.iter().map(grace_seconds).max().unwrap_or(0);
         let now_ns = calls.now().wall_ns;
@@ -116,7 +116,7 @@ impl Deletion<'_> {
         }
     }
 
-    /// Deletes the collection. Returns whether the server supports the request.
+    /// Deletes the collection in one request. Returns whether the server supports that.
     async fn delete_collection(&self, calls: &Calls) -> Result<bool, String> {
         if !self.found.has("deletecollection") {
             return Ok(false);
@@ -155,12 +155,12 @@ fn background() -> Option<Box<DeleteOptions>> {
     }))
 }
 
-/// Reports whether the object is gone or the server does not support the request.
+/// Reports whether the object no longer exists or the server does not support the request.
 fn is_unsupported(error: &ApiError) -> bool {
     matches!(error.code, 404 | 405)
 }
 
-/// Returns the grace period of a pod that has not ended, in s; 0 without one.
+/// Returns the grace period of a pod in s; 0 if the pod has ended or has none.
 fn grace_seconds(pod: &AnyObject) -> i64 {
     let pod = pod.downcast_ref::<Pod>();
     let running = pod.filter(|pod| !pod.status.phase.is_terminal());

@@ -1,4 +1,4 @@
-//! The namespace controller: empties a namespace that is being deleted, pods first, and then
+//! The namespace controller: it empties a namespace that is being deleted, pods first, and then
 //! removes the finalizer that holds the namespace.
 //!
 //! `sync`: the steps of one sync; `content`: the deletion of all objects of one kind; `conditions`:
@@ -62,7 +62,7 @@ struct Shared {
 }
 
 impl Controller {
-    /// Creates a controller that reads namespaces from these informers.
+    /// Creates a controller that reads namespaces from `informers`.
     pub fn new(informers: &mut Informers) -> Controller {
         let shared = Arc::new(Shared {
             namespaces: informers.store(Kind::NAMESPACE, || ()),
@@ -87,7 +87,7 @@ impl Controller {
     /// first second, and soon after each [removal](Controller::removed). For simulated clusters,
     /// which report removals and whose requests don't fail.
     pub fn hasten(&self) {
-        // Relaxed: set before the controller runs.
+        // Relaxed: the flag is set before the controller runs.
         self.0.hastened.store(true, Ordering::Relaxed);
     }
 

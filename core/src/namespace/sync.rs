@@ -1,4 +1,5 @@
-//! One sync of a namespace: pods first, then everything else, the conditions, the finalizer.
+//! One sync of a namespace: it deletes pods, then everything else, and then writes the conditions
+//! and removes the finalizer.
 //!
 //! Source: `Delete` of `namespacedResourcesDeleter` in Kubernetes' `pkg/controller/namespace/deletion`.
 
@@ -13,17 +14,17 @@ use serde_json::json;
 use super::conditions::Conditions;
 use super::content::{Deletion, delete_all};
 
-/// The end of a sync.
+/// How a sync ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// The namespace is gone, or there is nothing to do.
+    /// The namespace no longer exists, or there is nothing left to do.
     Done,
-    /// Objects remain, and may be gone after that many seconds.
+    /// Objects remain, and may be gone after this number of seconds.
     Remaining(i64),
 }
 
 impl Outcome {
-    /// Returns the seconds until the namespace is due again; `None` if it is not.
+    /// Returns the number of seconds until the next sync; `None` if no further sync is needed.
     pub fn again_after_seconds(self) -> Option<i64> {
         match self {
             Outcome::Done => None,
@@ -42,7 +43,7 @@ impl Stopped {
     }
 }
 
-/// Formats one error as is, several as `[a, b]`.
+/// Formats a single error as is, and several errors as `[a, b]`.
 impl Display for Stopped {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         match &*self.0 {
@@ -52,10 +53,10 @@ impl Display for Stopped {
     }
 }
 
-/// Syncs the namespace with that name.
+/// Syncs the namespace with this name.
 ///
 /// # Errors
-/// Fails if a request failed or objects remain that should be gone.
+/// Fails if a request fails or if objects remain that should be gone.
 ///
 /// # Panics
 /// Panics if a request gets an answer of the wrong kind.
@@ -81,7 +82,7 @@ pub async fn sync(name: &str, calls: &Calls) -> Result<Outcome, Stopped> {
     Ok(Outcome::Done)
 }
 
-/// Returns the write that sets the phase; `None` if it is set.
+/// Returns the write that sets the phase `Terminating`; `None` if no such write is needed.
 fn terminating(namespace: &Namespace) -> Option<Request> {
     if !namespace.metadata.is_deleting() || namespace.terminating {
         return None;
@@ -94,7 +95,7 @@ fn terminating(namespace: &Namespace) -> Option<Request> {
 }
 
 /// Returns the write that removes this controller's finalizer: the namespace with the other
-/// finalizers, sorted, and without a status. `None` if there is no finalizer.
+/// finalizers, sorted, and without a status. `None` if the namespace has no finalizers.
 fn finalized(namespace: &Namespace) -> Option<Request> {
     let mut rest = namespace.finalizers();
     if rest.is_empty() {
@@ -115,8 +116,8 @@ fn finalized(namespace: &Namespace) -> Option<Request> {
     Some(Request::Finalize { namespace })
 }
 
-/// Repeats a write on the latest namespace until there is no conflict; returns the written
-/// namespace, or `None` if it is gone.
+/// Repeats a write of the latest namespace until there is no conflict. Returns the written
+/// namespace; `None` if it no longer exists.
 async fn retry_on_conflict(
     mut namespace: Namespace,
     calls: &Calls,
@@ -165,7 +166,7 @@ fn of_object(object: &AnyObject) -> Namespace {
     namespace.expect("the object is a namespace").clone()
 }
 
-/// Returns the kinds whose objects are deleted, pods first.
+/// Returns the namespaced kinds whose objects can be deleted, pods first.
 fn deletable(discovery: Discovery) -> impl Iterator<Item = DiscoveredKind> {
     let kinds = discovery.kinds.into_iter();
     let kinds = kinds.filter(|found| found.kind.is_namespaced() && found.has("delete"));
@@ -174,7 +175,7 @@ fn deletable(discovery: Discovery) -> impl Iterator<Item = DiscoveredKind> {
 }
 
 /// Deletes the content that can be deleted, and writes the conditions. Returns the estimated time
-/// in s until the rest is gone; 0 if nothing is left.
+/// in s until the remaining objects are gone; 0 if there are none.
 async fn delete_content(namespace: &mut Namespace, calls: &Calls) -> Result<i64, Stopped> {
     let mut conditions = Conditions::default();
     let mut errors = Vec::new();
@@ -195,7 +196,7 @@ async fn delete_content(namespace: &mut Namespace, calls: &Calls) -> Result<i64,
         errors.push(message);
     }
     if let Some(error) = discovery.malformed.take() {
-        // Nothing is deleted in this case.
+        // If a group version is malformed, nothing is deleted.
         discovery.kinds.clear();
         conditions.parsing_failed(&error);
         errors.push(error);
@@ -217,7 +218,7 @@ async fn delete_content(namespace: &mut Namespace, calls: &Calls) -> Result<i64,
             });
         }
         if is_pods && deleted.remaining > 0 {
-            // Nothing else is deleted while a pod is left, and upstream then reports no totals.
+            // Nothing else is deleted while any pod is left. Upstream then reports no totals.
             estimate = deleted.estimate;
             break;
         }
@@ -237,7 +238,7 @@ async fn delete_content(namespace: &mut Namespace, calls: &Calls) -> Result<i64,
 async fn write_conditions(namespace: &mut Namespace, conditions: &Conditions, calls: &Calls) {
     if conditions.write_to(namespace, calls.now().wall()) {
         let object = Arc::new(namespace.clone());
-        // As in upstream, a failure is ignored: the next sync writes the conditions again.
+        // Like upstream, ignores a failure: the next sync writes the conditions again.
         let _written = calls.request(Request::PutStatus { object }).await;
     }
 }

@@ -1,4 +1,4 @@
-//! Cases beyond the recorded ones: when a namespace is due, and the kinds that the server reports.
+//! Tests beyond the recorded cases: when a namespace is due, and the kinds that the server reports.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -17,7 +17,8 @@ use super::{Controller, FIRST_AFTER_NS, Namespaces, SECOND_NS, SOON_NS};
 use crate::cache::Delta;
 use crate::controller::ControllerType as _;
 
-/// The time of the namespace's deletion, in s since the epoch. The monotonic clock starts then.
+/// The time of the namespace's deletion, in s since the Unix epoch. The monotonic clock starts
+/// then.
 const DELETED: i64 = 1_800_000_000;
 
 fn at(mono_ns: i64) -> Now {
@@ -57,14 +58,14 @@ fn found(kind: Kind, verbs: &[&str]) -> DiscoveredKind {
     }
 }
 
-/// The controller, and a server with one namespace and its content.
+/// A controller, and a server that has one namespace and its content.
 struct World {
     controller: Controller,
     namespaces: Arc<dyn AnyInformer>,
     driver: Driver<<Controller as Workload>::Sync>,
     live: Option<Namespace>,
     discovery: Result<Discovery, ApiError>,
-    /// The objects that stay despite deletions.
+    /// The objects that remain after they were deleted.
     content: BTreeMap<Kind, Vec<AnyObject>>,
     requests: Vec<String>,
     outcomes: Vec<&'static str>,
@@ -100,7 +101,7 @@ impl World {
         self.namespaces.apply(Delta::Applied(namespace), at(now_ns));
     }
 
-    /// Syncs the due keys. Returns the requests.
+    /// Syncs the keys that are due. Returns the requests.
     fn sync(&mut self, now_ns: i64) -> Vec<String> {
         let World {
             driver,
@@ -198,7 +199,7 @@ fn an_empty_namespace_is_finalized_after_listing_every_kind() {
     assert_eq!(world.next_due(), None, "the namespace is not being deleted");
     world.comes(&namespace(&json!({})), 0);
     assert_eq!(world.next_due(), Some(FIRST_AFTER_NS));
-    // Pods come first, whatever the server's order.
+    // Pods come first, whatever order the server has.
     let asked = [
         "get namespaces",
         "discover",
@@ -237,7 +238,8 @@ fn remaining_objects_are_checked_after_half_the_estimate() {
     world.sync(FIRST_AFTER_NS);
     assert_eq!(world.controller.queue().num_requeues(key), 0);
     assert_eq!(world.next_due(), Some(FIRST_AFTER_NS + 16 * SECOND_NS));
-    // Beyond its grace period a pod is an error, and the key is retried after 5 ms, 10 ms, …
+    // After its grace period a remaining pod is an error, and the key is retried after 5 ms, 10 ms,
+    // …
     world.sync(31 * SECOND_NS);
     assert_eq!(world.outcomes, ["ok", "failed"]);
     assert_eq!(world.next_due(), Some(31 * SECOND_NS + 5_000_000));

@@ -1,4 +1,4 @@
-//! Reading and writing nodes: conditions, taints, and the taints that a pod tolerates.
+//! Reading and writing nodes: conditions, taints, and the tolerations of pods.
 //!
 //! Source: Kubernetes' `pkg/util/taints`, `k8s.io/component-helpers/scheduling/corev1` and
 //! `pkg/controller/util/node`.
@@ -11,22 +11,22 @@ use podstorm_runtime::client::{Answer, ApiError, Patch, Request};
 use podstorm_runtime::driver::Calls;
 use serde_json::{Value, json};
 
-/// The maximum number of attempts to change the taints of a node, as in upstream.
+/// The maximum number of attempts to change the taints of a node, the same as upstream's.
 const ATTEMPTS: usize = 5;
 
-/// The effect that evicts running pods.
+/// The effect of a taint that evicts running pods.
 pub(crate) const NO_EXECUTE: &str = "NoExecute";
 
-/// The effect that keeps new pods away.
+/// The effect of a taint that keeps new pods away.
 pub(crate) const NO_SCHEDULE: &str = "NoSchedule";
 
-/// The taint of a node that reports that it is not ready.
+/// The key of the taint of a node that reports that it is not ready.
 pub(crate) const NOT_READY: &str = "node.kubernetes.io/not-ready";
 
-/// The taint of a node that has stopped reporting.
+/// The key of the taint of a node that has stopped reporting.
 pub(crate) const UNREACHABLE: &str = "node.kubernetes.io/unreachable";
 
-/// Returns the node to which a pod is bound.
+/// Returns the name of the node to which a pod is bound; `None` if it is not bound.
 pub(crate) fn node_of(pod: &Pod) -> Option<&Str> {
     pod.node_name.as_ref().filter(|name| !name.is_empty())
 }
@@ -34,18 +34,18 @@ pub(crate) fn node_of(pod: &Pod) -> Option<&Str> {
 /// A taint of a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Taint {
-    /// The key.
+    /// The key of the taint.
     pub(crate) key: CompactString,
-    /// The value; empty if absent.
+    /// The value of the taint; empty if it has none.
     pub(crate) value: CompactString,
-    /// `NoSchedule`, `PreferNoSchedule` or `NoExecute`.
+    /// The effect: `NoSchedule`, `PreferNoSchedule` or `NoExecute`.
     pub(crate) effect: CompactString,
-    /// `timeAdded` as written; empty if absent.
+    /// `timeAdded` as the node has it; empty if absent.
     pub(crate) time_added: CompactString,
 }
 
 impl Taint {
-    /// Creates a taint without a value, not added yet.
+    /// Creates a taint without a value and without `timeAdded`.
     pub(crate) fn new(key: &str, effect: &str) -> Taint {
         Taint {
             key: key.into(),
@@ -55,7 +55,7 @@ impl Taint {
         }
     }
 
-    /// Reports whether key and effect are equal. A node has at most one such taint.
+    /// Reports whether the keys and effects are equal. A node has at most one taint for each pair.
     pub(crate) fn is_same(&self, other: &Taint) -> bool {
         self.key == other.key && self.effect == other.effect
     }
@@ -86,42 +86,42 @@ impl Taint {
     }
 }
 
-/// Returns the taints of a node, in order.
+/// Returns the taints of a node, in the node's order.
 pub(crate) fn taints(node: &Node) -> Vec<Taint> {
     let taints = node.spec.get("taints").and_then(Value::as_array);
     taints.into_iter().flatten().map(Taint::read).collect()
 }
 
-/// Reports whether the node has the taint, by key and effect.
+/// Reports whether the node has a taint with the same key and effect.
 pub(crate) fn is_tainted(node: &Node, taint: &Taint) -> bool {
     taints(node).iter().any(|found| found.is_same(taint))
 }
 
-/// Returns a condition of a node.
+/// Returns the condition of this type; `None` if the node does not have it.
 pub(crate) fn condition<'a>(node: &'a Node, of_type: &str) -> Option<&'a Value> {
     let conditions = node.status.get("conditions").and_then(Value::as_array);
     let mut conditions = conditions.into_iter().flatten();
     conditions.find(|condition| condition["type"] == of_type)
 }
 
-/// Returns the time in a member of a condition; unset if it is absent or not a time.
+/// Returns the time in a member of a condition; unset if the member is absent or not a time.
 pub(crate) fn time_in(condition: &Value, member: &str) -> Time {
     let text = condition[member].as_str();
     text.and_then(|text| text.parse().ok()).unwrap_or_default()
 }
 
-/// The parts of a toleration that matter for `NoExecute` taints.
+/// The parts of a toleration that decide about `NoExecute` taints.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Toleration {
     key: CompactString,
     is_equal: bool,
     value: CompactString,
     effect: CompactString,
-    /// `tolerationSeconds`; absent means forever.
+    /// `tolerationSeconds`; `None` means forever.
     pub(crate) seconds: Option<i64>,
 }
 
-/// Parses the tolerations of a pod. O(bytes).
+/// Parses the tolerations of a pod. O(bytes of the spec).
 pub(crate) fn tolerations(spec: &PodSpec) -> Vec<Toleration> {
     let tolerations = spec.get("tolerations").unwrap_or_default();
     let tolerations = tolerations.as_array().into_iter().flatten();
@@ -147,14 +147,15 @@ impl Toleration {
     }
 }
 
-/// Sets taints of a node with the current time, then removes others. Each step is a read and a
-/// patch that fails if another client has changed the node in between, up to five times. A step
-/// that changes nothing sends no patch.
+/// Sets taints of a node with the current time, then removes others. Each of these steps is a read
+/// and a patch that fails if another client has changed the node in between. There are up to five
+/// attempts. A step that changes nothing sends no patch.
 ///
-/// `seen` is the node as the caller knows it. If it has none of `remove`, nothing is removed.
+/// `seen` is the node as the caller knows it. If it has none of the taints in `remove`, nothing is
+/// removed.
 ///
 /// # Errors
-/// Returns the last error of a step. The changes of an earlier step stay.
+/// Returns the last error of the step that failed. The changes of an earlier step stay.
 pub(crate) async fn swap_taints(
     calls: &Calls,
     seen: &Node,

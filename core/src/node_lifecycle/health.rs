@@ -1,8 +1,8 @@
-//! The health of a node: a pure function of earlier observations and the node's current objects.
+//! The health of a node: a pure function of earlier observations and the current Node and Lease.
 //!
-//! A node reports as long as the controller sees changes of its Lease or of the heartbeat of its
-//! condition `Ready`. The time of a report is the time at which the controller sees it, so the
-//! clocks of nodes don't matter.
+//! A node reports as long as the controller sees changes of the node's Lease or of the heartbeat in
+//! the node's condition `Ready`. The time of a report is the time at which the controller sees it,
+//! so the clocks of nodes don't matter.
 //!
 //! Source: `tryUpdateNodeHealth` of Kubernetes' `pkg/controller/nodelifecycle`.
 
@@ -20,12 +20,12 @@ const CONDITIONS: [&str; 4] = ["Ready", "MemoryPressure", "DiskPressure", "PIDPr
 pub(super) enum Ready {
     True,
     False,
-    /// `Unknown` or any other text.
+    /// `Unknown` or any other value.
     Unknown,
 }
 
 impl Ready {
-    /// Returns the status; `None` for a node without the condition.
+    /// Returns the status; `None` if the node does not have the condition.
     pub(super) fn from_node(node: &Node) -> Option<Ready> {
         Some(match condition(node, "Ready")?["status"].as_str() {
             Some("True") => Ready::True,
@@ -35,32 +35,32 @@ impl Ready {
     }
 }
 
-/// `spec.renewTime` of a Lease, as second and microsecond; `None` if absent.
+/// `spec.renewTime` of a Lease, as second and microsecond; `None` if it is absent.
 pub(super) type Renewal = Option<(Time, u32)>;
 
-/// The controller's observations of a node.
+/// The controller's observations about a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Health {
-    /// The status and heartbeat of the condition `Ready` at its last observed change.
+    /// The status and the heartbeat of the condition `Ready` when it was last seen to change.
     pub(super) ready: Option<(Ready, Time)>,
-    /// The Lease at its last observed renewal.
+    /// The renewal time of the node's Lease when it was last seen to change.
     lease: Option<Renewal>,
     /// The monotonic time in ns of the last report.
     pub(super) probe_ns: i64,
 }
 
-/// The result of checking a node.
+/// The result of a check of a node.
 #[derive(Debug)]
 pub(super) struct Look {
-    /// The condition `Ready` before this check; `Unknown` if the node has none.
+    /// The condition `Ready` before this check; `Unknown` if the node does not have it.
     pub(super) observed: Ready,
-    /// The condition after this check; `None` if the node has none.
+    /// The condition `Ready` after this check; `None` if the node does not have it.
     pub(super) current: Option<Ready>,
-    /// The status to write for a node that has been silent for too long.
+    /// The status to write if the node has been silent for too long; otherwise `None`.
     pub(super) stale: Option<Map>,
 }
 
-/// Checks a node with the Lease of its name. Stores new observations in `health`.
+/// Checks a node with the renewal of its Lease. Stores new observations in `health`.
 pub(super) fn look(
     health: &mut Option<Health>,
     node: &Node,
@@ -117,7 +117,7 @@ pub(super) fn look(
 }
 
 impl Health {
-    /// Records that the status of a silent node was written.
+    /// Records that the status of a silent node was written, which is not a report by the node.
     pub(super) fn written(&mut self, node: &Node, lease: Option<Renewal>) {
         let heartbeat = condition(node, "Ready").map(|it| time_in(it, "lastHeartbeatTime"));
         self.ready = Some((Ready::Unknown, heartbeat.unwrap_or_default()));
@@ -125,7 +125,7 @@ impl Health {
     }
 }
 
-/// Returns the status of a node that has been silent for too long.
+/// Returns the status for a node that has been silent for too long.
 fn unknown(node: &Node, now: Time) -> Map {
     let mut status = node.status.clone();
     let entry = status.entry("conditions").or_insert_with(|| json!([]));

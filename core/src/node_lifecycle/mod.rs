@@ -1,16 +1,16 @@
-//! The node lifecycle controller: finds silent nodes, marks them and their pods, and taints nodes
-//! by their conditions.
+//! The node lifecycle controller: it finds silent nodes, marks them and their pods, and taints
+//! nodes by their conditions.
 //!
-//! `health`: whether a node reports; `zones`: the number of nodes of a zone that are not ready, and
+//! `health`: whether a node reports; `zones`: the number of nodes in a zone that are not ready, and
 //! the rate of `NoExecute` taints; `monitor`: the round over all nodes, every 5 s; `taints`:
-//! `NoSchedule` taints and labels of one node, and `NoExecute` taints at the rate of the zone;
-//! `pods`: the condition `Ready` of pods on such nodes. The first queue has nodes, the second one
-//! rounds.
+//! `NoSchedule` taints and labels of a node, and `NoExecute` taints at the rate of the zone;
+//! `pods`: the condition `Ready` of pods on nodes that are not ready. The first queue has nodes,
+//! the second one rounds.
 //!
 //! One lock guards the state of nodes. It is not held across a call, and the locks of the pod cache
 //! are not taken while it is held.
 //!
-//! Pods are deleted by another controller, [`taint_eviction`](crate::taint_eviction).
+//! The controller deletes no pods; [`taint_eviction`](crate::taint_eviction) does.
 //!
 //! Source: Kubernetes' `pkg/controller/nodelifecycle`.
 
@@ -46,7 +46,7 @@ pub use row::{
     UNHEALTHY_ZONE_THRESHOLD,
 };
 
-/// The namespace of the Leases of nodes.
+/// The namespace that contains the Leases of nodes.
 const LEASES: &str = "kube-node-lease";
 
 /// The index of the queue of nodes.
@@ -55,10 +55,10 @@ const NODES: usize = 0;
 /// The index of the queue of rounds.
 const ROUNDS: usize = 1;
 
-/// The key of the round over all nodes.
+/// The key, in the queue of rounds, for the round over all nodes.
 const MONITOR: KeyId = KeyId(0);
 
-/// The key of the `NoExecute` taints.
+/// The key, in the queue of rounds, for setting `NoExecute` taints.
 const TAINTING: KeyId = KeyId(1);
 
 /// Configuration of a [`Controller`]. The default is upstream's.
@@ -68,17 +68,17 @@ pub struct Options {
     pub period_ns: i64,
     /// The time in ns for which a node may be silent.
     pub grace_ns: i64,
-    /// The same for a node without a condition `Ready`.
+    /// The time in ns for which a node without a condition `Ready` may be silent.
     pub startup_grace_ns: i64,
-    /// The rate of `NoExecute` taints in a zone, in millionths of one per second.
+    /// The maximum rate of `NoExecute` taints in a zone, in millionths of a node per second.
     pub rate: i64,
-    /// The same for a large zone with many nodes that are not ready.
+    /// The rate for a large zone with many nodes that are not ready, in the same unit.
     pub secondary_rate: i64,
-    /// The share of a zone, in millionths, that counts as many.
+    /// The share of a zone's nodes, in millionths, that counts as many.
     pub unhealthy_share: i64,
     /// The number of nodes above which a zone is large.
     pub large_zone: i64,
-    /// Whether another controller has already registered the nodes of the first round.
+    /// Whether a predecessor has already reported the nodes of the first round.
     pub goes_on: bool,
 }
 
@@ -115,23 +115,23 @@ struct Shared {
 
 #[derive(Debug, Default)]
 struct State {
-    /// Whether the first round was queued.
+    /// Whether the first round has been queued.
     is_started: bool,
-    /// Whether a round has begun.
+    /// Whether a round has recorded the nodes that exist.
     has_known: bool,
-    /// The nodes of the last round, with the UIDs for Events.
+    /// The nodes of the last round, by name. Events need their UIDs.
     known: BTreeMap<CompactString, Arc<Node>>,
-    /// The observations of each node.
+    /// The observations about each node, by name.
     health: BTreeMap<CompactString, Health>,
     zones: BTreeMap<ZoneName, Zone>,
-    /// The nodes that are not ready and have pods that could not be marked.
+    /// The nodes that are not ready and have pods that could not be marked yet.
     unmarked: BTreeSet<CompactString>,
     /// The pods that were bound to a node while it was not ready, by the node's key.
     late: BTreeMap<KeyId, Vec<PodKey>>,
 }
 
 impl Controller {
-    /// Creates a controller that reads nodes, Leases and pods from these informers.
+    /// Creates a controller that reads nodes, Leases and pods from `informers`.
     pub fn new(options: Options, informers: &mut Informers) -> Controller {
         let shared = Arc::new(Shared {
             options,
@@ -157,14 +157,15 @@ impl Shared {
         lock(&self.state)
     }
 
-    /// Begins the rounds with the first node. Keys are processed only after all caches are filled.
+    /// Queues the first round when the first node arrives. Keys are processed only after all caches
+    /// are filled.
     fn start(&self, now: Now) {
         if !std::mem::replace(&mut self.lock().is_started, true) {
             self.queues[ROUNDS].add(MONITOR, now.mono_ns);
         }
     }
 
-    /// Handles a newly bound pod: if the node is not ready, the pod must be marked.
+    /// Handles a newly bound pod. If its node is not ready, the pod must be marked.
     fn bound(&self, pod: &Pod, now: Now) {
         let Some(node) = node_of(pod) else { return };
         let mut state = self.lock();
@@ -173,7 +174,7 @@ impl Shared {
         if status.is_none_or(|(status, _)| status == Ready::True) {
             return;
         }
-        // A node that is not in the cache is gone.
+        // A node that is not in the cache has been deleted.
         let Some(key) = self.nodes.find("", node) else {
             return;
         };
@@ -183,8 +184,8 @@ impl Shared {
     }
 }
 
-/// Wakes a node that was added, changed or listed, for its taints and labels. The next round
-/// notices a deleted one.
+/// Wakes a node that was added, changed or listed, to update its taints and labels. The next round
+/// notices a deleted node.
 impl Handler<Arc<Node>> for Shared {
     fn handle(&self, change: &Change<Arc<Node>>, now: Now) {
         if change.new.is_some() {
@@ -216,7 +217,7 @@ impl AsyncWorkload for Controller {
         &self.0.queues
     }
 
-    /// Takes the lock only for a newly bound pod.
+    /// Takes the lock only for newly bound pods.
     fn pod_changed(&self, change: &PodChange, now: Now) {
         let before = change.old.as_deref().and_then(node_of);
         if !change.deleted && node_of(&change.new) != before {

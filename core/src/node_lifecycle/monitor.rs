@@ -1,4 +1,4 @@
-//! A round: checks all nodes, marks silent nodes and the pods of nodes that are not ready, and
+//! A round: it checks all nodes, marks silent nodes and the pods of nodes that are not ready, and
 //! evaluates the zones.
 //!
 //! Source: `monitorNodeHealth` of Kubernetes' `pkg/controller/nodelifecycle`.
@@ -17,14 +17,14 @@ use super::zones::{Change, ReadyCounts, Zone, ZoneName, judge, zone_of};
 use super::{LEASES, Shared, pods, taints};
 use crate::node::{self, node_of};
 
-/// The maximum number of attempts to write the status of a silent node in one round, as in
-/// upstream.
+/// The maximum number of attempts to write the status of a silent node in one round, the same as
+/// upstream's.
 const ATTEMPTS: usize = 5;
 
-/// The label of nodes that don't count in their zones.
+/// The label that excludes nodes from the counts of their zones.
 const EXCLUDED: &str = "node.kubernetes.io/exclude-disruption";
 
-/// Runs a round. The next round retries failures.
+/// Runs one round. The next round retries whatever failed.
 pub(super) async fn run(shared: Arc<Shared>, calls: Calls) -> Result<End, SyncFailure> {
     let mut nodes: Vec<Arc<Node>> = shared
         .nodes
@@ -58,7 +58,7 @@ pub(super) async fn run(shared: Arc<Shared>, calls: Calls) -> Result<End, SyncFa
     match change {
         Change::Nothing => {}
         Change::AllDown => {
-            // Read again for the taints that this round has set.
+            // Read the nodes again, because this round has set taints.
             let fresh = nodes
                 .iter()
                 .filter_map(|node| shared.nodes.get_named("", &node.metadata.name));
@@ -80,8 +80,8 @@ pub(super) async fn run(shared: Arc<Shared>, calls: Calls) -> Result<End, SyncFa
     Ok(End::After(shared.options.period_ns))
 }
 
-/// Records added and deleted nodes since the last round, with an Event for each. Returns the added
-/// ones.
+/// Records the nodes that were added or deleted since the last round, with an Event for each.
+/// Returns the added nodes.
 fn classify(shared: &Shared, calls: &Calls, nodes: &[Arc<Node>]) -> Vec<Arc<Node>> {
     let mut state = shared.lock();
     let state = &mut *state;
@@ -130,15 +130,15 @@ fn classify(shared: &Shared, calls: &Calls, nodes: &[Arc<Node>]) -> Vec<Arc<Node
     added
 }
 
-/// A checked node in its current version.
+/// A node after its check, in the current version.
 struct Seen {
     node: Arc<Node>,
     observed: Ready,
     current: Option<Ready>,
 }
 
-/// Checks a node and writes the status of a silent one. `None` if the write fails or the node is
-/// gone.
+/// Checks a node and, if it is silent, writes its status. Returns `None` if a request fails, for
+/// example because the node was deleted.
 async fn look_at(shared: &Shared, calls: &Calls, node: &Arc<Node>) -> Option<Seen> {
     let mut node = Arc::clone(node);
     let name = node.metadata.name.clone();
@@ -184,12 +184,13 @@ async fn look_at(shared: &Shared, calls: &Calls, node: &Arc<Node>) -> Option<See
 async fn put_status(calls: &Calls, node: &Node, status: Map) -> Option<Arc<Node>> {
     let mut new = node.clone();
     new.status = status;
-    // The sent object, at the version that was read: the next check compares with the cache.
+    // Returns the object that was sent, at the version that was read, because the next check
+    // compares it with the cache.
     calls.put_status(new.clone()).await.ok()?;
     Some(Arc::new(new))
 }
 
-/// Acts on the checked nodes: sets `NoExecute` taints, records Events and marks pods.
+/// Handles the checked nodes: sets `NoExecute` taints, records Events and marks pods.
 async fn react(shared: &Shared, calls: &Calls, seen: impl Iterator<Item = Seen>) {
     let seen: Vec<Seen> = seen.filter(|it| it.current.is_some()).collect();
     join_all(seen.iter().map(|it| {
@@ -230,7 +231,7 @@ async fn react(shared: &Shared, calls: &Calls, seen: impl Iterator<Item = Seen>)
         }
     });
     for (node, mut found) in to_mark {
-        // The cache is unordered.
+        // Sorted, because the cache is unordered.
         let name = |pod: &Arc<Pod>| (pod.metadata.namespace.clone(), pod.metadata.name.clone());
         found.sort_by_cached_key(name);
         let marked = pods::mark(calls, &found).await;
@@ -242,14 +243,14 @@ async fn react(shared: &Shared, calls: &Calls, seen: impl Iterator<Item = Seen>)
     }
 }
 
-/// Returns the renewal time of a Lease.
+/// Returns the renewal time of a Lease; `None` if it has none.
 fn renewal(lease: &AnyObject) -> Renewal {
     let lease = lease.downcast_ref::<DynamicObject>()?;
     let time = lease.fields.get("spec")?["renewTime"].as_str()?;
     Time::read_micros(time).ok()
 }
 
-/// Builds an Event about a node. As in upstream, its reference has no version.
+/// Builds an Event about a node. As in upstream, the reference in the Event has no version.
 fn event(node: &Node, reason: &'static str, text: String) -> EventIntent {
     let reference = ObjectReference {
         resource_version: Default::default(),

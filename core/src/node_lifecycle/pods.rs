@@ -1,4 +1,4 @@
-//! Marks the pods of a node that is not ready as not ready.
+//! Marks the pods on a node that is not ready as not ready.
 //!
 //! Source: `MarkPodsNotReady` of Kubernetes' `pkg/controller/util/node`.
 
@@ -8,7 +8,7 @@ use podstorm_objects::{ConditionStatus, ConditionType, Now, Pod};
 use podstorm_runtime::client::{Answer, EventType, Request};
 use podstorm_runtime::driver::Calls;
 
-/// Marks these pods as not ready if they are not yet. Returns whether all are marked or gone.
+/// Marks those of these pods that are not marked yet. Returns whether all are marked or deleted.
 pub(super) async fn mark(calls: &Calls, pods: &[Arc<Pod>]) -> bool {
     let now = calls.now();
     let marked: Vec<(&Arc<Pod>, Pod)> = pods
@@ -26,15 +26,15 @@ pub(super) async fn mark(calls: &Calls, pods: &[Arc<Pod>]) -> bool {
             Answer::Failed(_) => all = false,
             _ => {}
         }
-        // As in upstream, also for a pod that could not be marked.
+        // Like upstream, records the Event even if the pod could not be marked.
         let text = "Node is not ready";
         calls.report(&***pod, EventType::Warning, "NodeNotReady", text);
     }
     all
 }
 
-/// Returns the pod with its condition `Ready` set to false as of now; `None` if it is false or
-/// absent.
+/// Returns the pod with the condition `Ready` set to false as of `now`; `None` if the condition is
+/// already false, or absent.
 fn not_ready(pod: &Pod, now: Now) -> Option<Pod> {
     let (status, _) = pod.status.conditions.first(ConditionType::Ready)?;
     if status == ConditionStatus::False {

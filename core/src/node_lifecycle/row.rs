@@ -1,4 +1,4 @@
-//! The row of the node lifecycle controller, and its numbers.
+//! The row of the node lifecycle controller, and the flags for its numbers.
 
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ pub const NODE_MONITOR_PERIOD: NumberFlag = NumberFlag {
     help: "How often the node-lifecycle controller checks all nodes",
 };
 
-/// The time in ns for which a node may be silent before it is `Unknown`.
+/// The time in ns for which a node may be silent before its conditions become `Unknown`.
 pub const NODE_MONITOR_GRACE_PERIOD: NumberFlag = NumberFlag {
     flag: "node-monitor-grace-period",
     default: 50 * SECOND_NS,
@@ -28,7 +28,7 @@ pub const NODE_MONITOR_GRACE_PERIOD: NumberFlag = NumberFlag {
     help: "How long a node may be silent before it is Unknown and unreachable",
 };
 
-/// The same for a node that has never reported whether it is ready, in ns.
+/// The time in ns for which a node that has never reported its readiness may be silent.
 pub const NODE_STARTUP_GRACE_PERIOD: NumberFlag = NumberFlag {
     flag: "node-startup-grace-period",
     default: 60 * SECOND_NS,
@@ -36,7 +36,7 @@ pub const NODE_STARTUP_GRACE_PERIOD: NumberFlag = NumberFlag {
     help: "The same for a node that has never reported",
 };
 
-/// The rate at which nodes of a zone get `NoExecute` taints, in millionths of one per second.
+/// The maximum rate of `NoExecute` taints in a zone, in millionths of a node per second.
 pub const NODE_EVICTION_RATE: NumberFlag = NumberFlag {
     flag: "node-eviction-rate",
     default: 100_000,
@@ -44,7 +44,7 @@ pub const NODE_EVICTION_RATE: NumberFlag = NumberFlag {
     help: "Rate of NoExecute taints in a zone, in nodes per second",
 };
 
-/// The same for a large zone with many nodes that are not ready.
+/// The rate for a large zone with many nodes that are not ready, in the same unit.
 pub const SECONDARY_NODE_EVICTION_RATE: NumberFlag = NumberFlag {
     flag: "secondary-node-eviction-rate",
     default: 10_000,
@@ -52,7 +52,7 @@ pub const SECONDARY_NODE_EVICTION_RATE: NumberFlag = NumberFlag {
     help: "The same for a large unhealthy zone; nodes of a small unhealthy zone get no taints",
 };
 
-/// The share of nodes that are not ready, in millionths, from which a zone is unhealthy.
+/// The share of nodes that are not ready, in millionths, at which a zone is unhealthy.
 pub const UNHEALTHY_ZONE_THRESHOLD: NumberFlag = NumberFlag {
     flag: "unhealthy-zone-threshold",
     default: 550_000,
@@ -80,7 +80,7 @@ impl ControllerType for NodeLifecycle {
         alias: "nodelifecycle",
         component: "node-controller",
         purpose: "nodes that are silent or not ready",
-        // As for every controller that handles pods because of their nodes.
+        // The same kind as every controller that handles pods because of their nodes.
         kind: Some(Kind::POD),
         reads: &[Kind::NODE, Kind::LEASE],
         pods: Pods::All,

@@ -1,5 +1,5 @@
-//! The taints of nodes: `NoSchedule` by their conditions, immediately; `NoExecute` of nodes that
-//! are not ready, at the rate of their zones.
+//! The taints of nodes: `NoSchedule` taints, which follow the conditions immediately, and
+//! `NoExecute` taints of nodes that are not ready, which are set at the rate of their zones.
 //!
 //! Source: `doNoScheduleTaintingPass`, `reconcileNodeLabels` and `doNoExecuteTaintingPass` of Kubernetes'
 //! `pkg/controller/nodelifecycle`.
@@ -20,13 +20,13 @@ use crate::node::{
     self, NO_EXECUTE, NO_SCHEDULE, NOT_READY, Taint, UNREACHABLE, is_tainted, node_of, swap_taints,
 };
 
-/// The minimum time in ns between two searches for nodes whose turn it is.
+/// The minimum time in ns between two searches for nodes that get a `NoExecute` taint.
 const TURNS_EVERY_NS: i64 = 100_000_000;
 
-/// The taint of an unschedulable node.
+/// The key of the taint of an unschedulable node.
 const UNSCHEDULABLE: &str = "node.kubernetes.io/unschedulable";
 
-/// The taints of conditions: type, status, key.
+/// The taints that follow conditions: type and status of the condition, key of the taint.
 const OF_CONDITIONS: [(&str, &str, &str); 6] = [
     ("Ready", "False", NOT_READY),
     ("Ready", "Unknown", UNREACHABLE),
@@ -44,14 +44,14 @@ const OF_CONDITIONS: [(&str, &str, &str); 6] = [
     ("PIDPressure", "True", "node.kubernetes.io/pid-pressure"),
 ];
 
-/// Pairs of a label and the older label that gets the same value.
+/// Pairs of a label and a deprecated label that gets the same value.
 const OLDER_LABELS: [(&str, &str); 2] = [
     ("kubernetes.io/os", "beta.kubernetes.io/os"),
     ("kubernetes.io/arch", "beta.kubernetes.io/arch"),
 ];
 
-/// Updates the taints and labels of a node to match its conditions, and marks pods that were bound
-/// to it while it was not ready.
+/// Updates the taints and labels of a node to match its conditions. Marks the pods that were bound
+/// to the node while it was not ready.
 pub(super) async fn run(shared: Arc<Shared>, key: KeyId, calls: Calls) -> Result<End, SyncFailure> {
     let late = shared.lock().late.remove(&key).unwrap_or_default();
     let Some(node) = shared.nodes.get(key) else {
@@ -91,8 +91,8 @@ pub(super) async fn run(shared: Arc<Shared>, key: KeyId, calls: Calls) -> Result
     Ok(End::Forget)
 }
 
-/// Returns the `NoSchedule` taints to add to a node and those to remove, among the taints that this
-/// controller sets.
+/// Returns the `NoSchedule` taints to add to a node, and those to remove. Considers only taints
+/// that this controller sets.
 fn differences(node: &Node) -> (Vec<Taint>, Vec<Taint>) {
     let conditions = node.status.get("conditions").and_then(Value::as_array);
     let conditions = conditions.into_iter().flatten();
@@ -121,7 +121,7 @@ fn differences(node: &Node) -> (Vec<Taint>, Vec<Taint>) {
     (add, remove.collect())
 }
 
-/// Returns the older labels that a node lacks.
+/// Returns the deprecated labels that a node lacks; `None` if it lacks none.
 fn older_labels(node: &Node) -> Option<Map<String, Value>> {
     let labels = &node.metadata.labels;
     let mut lacking = Map::new();
@@ -135,7 +135,7 @@ fn older_labels(node: &Node) -> Option<Map<String, Value>> {
     (!lacking.is_empty()).then_some(lacking)
 }
 
-/// Sets the `NoExecute` taints of the nodes whose turn it is.
+/// Sets the `NoExecute` taints of as many nodes as the rates of their zones allow.
 pub(super) async fn execute(shared: Arc<Shared>, calls: Calls) -> Result<End, SyncFailure> {
     let zones: Vec<_> = shared.lock().zones.keys().cloned().collect();
     for zone in zones {
@@ -159,7 +159,7 @@ pub(super) async fn execute(shared: Arc<Shared>, calls: Calls) -> Result<End, Sy
 }
 
 impl State {
-    /// Returns the time in ns until the next node's turn.
+    /// Returns the time in ns until the next node may get its taint; `None` if no node waits.
     fn next_turn_ns(&self, now_ns: i64) -> Option<i64> {
         let next_ns = self
             .zones
@@ -171,7 +171,7 @@ impl State {
 }
 
 impl Shared {
-    /// Schedules the nodes that wait for `NoExecute` taints by their turns.
+    /// Schedules the next run of `NoExecute` taints, if nodes wait for them.
     pub(super) fn queue_turns(&self, now_ns: i64) {
         let next = self.lock().next_turn_ns(now_ns);
         if let Some(after_ns) = next {
@@ -180,8 +180,8 @@ impl Shared {
     }
 }
 
-/// Sets the `NoExecute` taint of a node that is still not ready, by its cached condition. Returns
-/// whether the node needs nothing more.
+/// Sets the `NoExecute` taint of a node that is still not ready according to the cache. Returns
+/// whether the node no longer has to wait.
 async fn taint(shared: &Shared, calls: &Calls, name: &CompactString) -> bool {
     let Some(node) = shared.nodes.get_named("", name) else {
         return true;
@@ -194,14 +194,14 @@ async fn taint(shared: &Shared, calls: &Calls, name: &CompactString) -> bool {
     swap(calls, &node, add, opposite).await.is_ok()
 }
 
-/// Replaces a `NoExecute` taint of a node with its opposite.
+/// Replaces a `NoExecute` taint of a node with the opposite one.
 async fn swap(calls: &Calls, node: &Node, add: &str, remove: &str) -> Result<(), ApiError> {
     let [add, remove] = [add, remove].map(|key| Taint::new(key, NO_EXECUTE));
     swap_taints(calls, node, vec![add], &[remove]).await
 }
 
-/// Updates the `NoExecute` taints of a node to match its condition `Ready`, as far as this needs no
-/// turn. The next round retries errors.
+/// Updates the `NoExecute` taints of a node to match its condition `Ready`, unless the node must
+/// first wait for the rate of its zone. The next round retries after errors.
 ///
 /// Source: `processTaintBaseEviction`.
 pub(super) async fn settle(shared: &Shared, calls: &Calls, node: &Node, ready: Ready) {
@@ -217,7 +217,7 @@ pub(super) async fn settle(shared: &Shared, calls: &Calls, node: &Node, ready: R
     }
     let mut state = shared.lock();
     if let Some(zone) = state.zones.get_mut(&super::zones::zone_of(node)) {
-        // The node may have had its turn and lost its taint since.
+        // The node may have been tainted and may have lost the taint since then.
         if !is_tainted(node, &wanted) && !zone.waits(&node.metadata.name) {
             zone.remove(&node.metadata.name);
         }
@@ -225,7 +225,7 @@ pub(super) async fn settle(shared: &Shared, calls: &Calls, node: &Node, ready: R
     }
 }
 
-/// Removes the `NoExecute` taints of a node that is ready or must not have them.
+/// Removes both `NoExecute` taints of a node that is ready, or that must not have them.
 ///
 /// Source: `markNodeAsReachable`.
 pub(super) async fn reached(shared: &Shared, calls: &Calls, node: &Node) {

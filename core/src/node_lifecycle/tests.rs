@@ -1,4 +1,4 @@
-//! Rounds over reporting and silent nodes, with a server that carries out every request.
+//! Tests of rounds over reporting and silent nodes, with a server that carries out every request.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -21,18 +21,18 @@ fn at(seconds: i64) -> Now {
     }
 }
 
-/// The controller with its caches, and a server.
+/// A controller with its caches, and a server.
 struct World {
     pods: Arc<PodCache>,
     nodes: Arc<dyn AnyInformer>,
     leases: Arc<dyn AnyInformer>,
     controller: Controller,
     driver: Driver<AsyncSync>,
-    /// The nodes of the server.
+    /// The nodes on the server, by name.
     stored: BTreeMap<String, Value>,
     seconds: i64,
     events: Vec<String>,
-    /// Whether every write of a pod's status fails.
+    /// Whether every write of a pod's status must fail.
     refuses_pods: bool,
 }
 
@@ -106,7 +106,7 @@ impl World {
         self.pods.get("ns", pod).unwrap().is_ready()
     }
 
-    /// Returns the key and effect of each taint of a node.
+    /// Returns the key and the effect of each taint of a node.
     fn taints(&self, node: &str) -> Vec<String> {
         let taints = self.stored[node]["spec"]["taints"].as_array();
         let text = |it: &Value| {
@@ -117,14 +117,14 @@ impl World {
         taints.into_iter().flatten().map(text).collect()
     }
 
-    /// Returns the nodes with a `NoExecute` taint.
+    /// Returns the names of the nodes with a `NoExecute` taint.
     fn driven_out(&self) -> Vec<&str> {
         let tainted = |node: &str| self.taints(node).iter().any(|it| it.ends_with("NoExecute"));
         let names = self.stored.keys().map(String::as_str);
         names.filter(|name| tainted(name)).collect()
     }
 
-    /// Advances the time second by second, with the Leases of these nodes renewed every 10 s.
+    /// Advances the time second by second. Renews the Leases of the nodes in `alive` every 10 s.
     fn pass(&mut self, seconds: i64, alive: &[String]) {
         for _ in 0..seconds {
             self.sync();
@@ -136,7 +136,7 @@ impl World {
         self.sync();
     }
 
-    /// Syncs the due keys.
+    /// Syncs the keys that are due.
     fn sync(&mut self) {
         let now = at(self.seconds);
         let written: RefCell<Vec<(String, Value)>> = RefCell::default();
@@ -254,7 +254,7 @@ fn a_silent_node_becomes_unknown_and_tainted_with_unready_pods() {
     assert!(!world.is_ready("late"));
     world.events.clear();
 
-    // The node is back.
+    // The node reports again.
     let mut node = world.stored["a1"].clone();
     node["status"]["conditions"][0]["status"] = "True".into();
     node["status"]["conditions"][0]["lastHeartbeatTime"] = at(80).wall().to_string().into();
@@ -293,8 +293,8 @@ fn a_pod_that_cannot_be_marked_is_retried() {
 
 #[test]
 fn no_execute_taints_follow_the_rate_of_the_zone() {
-    // The number of nodes of zone `a`, how many of them are silent, the number of reporting nodes
-    // of zone `b`, and the numbers of tainted nodes at these seconds after the first.
+    // The number of nodes in zone `a`, how many of them are silent, the number of reporting nodes
+    // in zone `b`, and the numbers of tainted nodes at these seconds after the first taint.
     for (nodes, silent, others, counts) in [
         (10, 3, 1, [1, 2, 3, 3]),
         (10, 6, 1, [0, 0, 0, 0]),
@@ -342,7 +342,7 @@ fn no_pod_is_evicted_if_no_node_is_ready() {
     world.pass(70, &[]);
     assert!(world.driven_out().is_empty(), "all are silent");
     assert_eq!(world.taints("a1"), ["unreachable NoSchedule"]);
-    // One node is back: the timers of all nodes start again.
+    // One node reports again: the timers of all nodes start again.
     let mut node = world.stored["a3"].clone();
     node["status"]["conditions"][0]["status"] = "True".into();
     node["status"]["conditions"][0]["lastHeartbeatTime"] =
@@ -385,7 +385,7 @@ fn a_node_reporting_not_ready_gets_another_taint() {
     );
     world.pass(6, &all);
     assert_eq!(world.taints("a1")[2], "not-ready NoExecute");
-    // The change to silence is not rate-limited.
+    // The change to the taint of a silent node is not rate-limited.
     world.pass(60, &names("a", 2..=2));
     // The memory condition is unknown, too.
     let taints = ["unreachable NoExecute", "unreachable NoSchedule"];

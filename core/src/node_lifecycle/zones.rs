@@ -1,4 +1,4 @@
-//! Zones: the health of each, and the rate at which its nodes get `NoExecute` taints.
+//! Zones: the health of each zone, and the rate at which its nodes get `NoExecute` taints.
 //!
 //! Source: `handleDisruption`, `ComputeZoneState` and `scheduler/rate_limited_queue.go` of Kubernetes'
 //! `pkg/controller/nodelifecycle`.
@@ -13,7 +13,7 @@ use super::Options;
 /// The region and zone of a node; both may be empty.
 pub(super) type ZoneName = (CompactString, CompactString);
 
-/// Returns the zone of a node from its labels, preferring current ones to deprecated ones.
+/// Returns the zone of a node from its labels. Prefers current labels to deprecated ones.
 pub(super) fn zone_of(node: &Node) -> ZoneName {
     let labels: &Labels = &node.metadata.labels;
     let first = |keys: [&str; 2]| {
@@ -37,13 +37,13 @@ pub(super) enum Mode {
     /// The zone has not been evaluated yet.
     Initial,
     Normal,
-    /// Many of the nodes are not ready.
+    /// Many nodes of the zone are not ready.
     Partial,
-    /// All nodes are not ready.
+    /// No node of the zone is ready.
     Full,
 }
 
-/// The numbers of nodes that count in a zone.
+/// The numbers of ready and other nodes that count in a zone.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct ReadyCounts {
     pub(super) ready: i64,
@@ -74,12 +74,12 @@ impl ReadyCounts {
     }
 }
 
-/// A token bucket for one token, full at the start.
+/// A token bucket with room for one token, full at the start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Limiter {
     /// The rate in millionths of a token per second. If it is not positive, there are no tokens.
     rate: i64,
-    /// The monotonic time in ns of the next token.
+    /// The monotonic time in ns at which the next token arrives.
     token_ns: i64,
 }
 
@@ -95,13 +95,13 @@ impl Limiter {
         if self.rate <= 0 || now_ns < self.token_ns {
             return false;
         }
-        // At a rate of one millionth of a token per second, a token takes 10^6 s, which is 10^15
-        // ns.
+        // At a rate of one millionth of a token per second, a token takes 10^6 s, which is 10^15 ns
+        // to arrive.
         self.token_ns = now_ns.saturating_add(1_000_000_000_000_000 / self.rate);
         true
     }
 
-    /// Changes the rate. A limiter without a token has none after the change, either.
+    /// Changes the rate. If the limiter has no token, it has none after the change either.
     fn swap(&mut self, rate: i64, now_ns: i64) {
         if rate == self.rate {
             return;
@@ -114,13 +114,13 @@ impl Limiter {
     }
 }
 
-/// A zone, and its nodes that wait for `NoExecute` taints.
+/// A zone, with its nodes that wait for `NoExecute` taints.
 #[derive(Debug)]
 pub(super) struct Zone {
     mode: Mode,
     limiter: Limiter,
     waiting: VecDeque<CompactString>,
-    /// The nodes that wait, and those that have had their turn.
+    /// The nodes that wait, and those that have waited and may have been tainted since.
     listed: BTreeSet<CompactString>,
 }
 
@@ -134,27 +134,27 @@ impl Zone {
         }
     }
 
-    /// Adds a node to the waiting ones unless it waits already or has had its turn.
+    /// Makes a node wait, unless it already waits or has waited.
     pub(super) fn add(&mut self, node: &CompactString) {
         if self.listed.insert(node.clone()) {
             self.waiting.push_back(node.clone());
         }
     }
 
-    /// Reports whether a node waits for its turn.
+    /// Reports whether a node waits for its `NoExecute` taint.
     pub(super) fn waits(&self, node: &str) -> bool {
         self.waiting.iter().any(|waiting| waiting == node)
     }
 
-    /// Forgets a node.
+    /// Forgets a node, so that it can wait again.
     pub(super) fn remove(&mut self, node: &str) {
         if self.listed.remove(node) {
             self.waiting.retain(|waiting| waiting != node);
         }
     }
 
-    /// Returns the next node whose turn it is. A node whose taint can't be set is put
-    /// [back](Zone::put_back).
+    /// Returns the next node to taint; `None` if no node waits or the rate does not allow it now.
+    /// If the taint can't be set, the caller must [put the node back](Zone::put_back).
     pub(super) fn take(&mut self, now_ns: i64) -> Option<CompactString> {
         if self.waiting.is_empty() || !self.limiter.try_accept(now_ns) {
             return None;
@@ -162,33 +162,33 @@ impl Zone {
         self.waiting.pop_front()
     }
 
-    /// Puts a node in front of the waiting ones unless it was removed meanwhile.
+    /// Puts a node in front of the waiting ones, unless it was removed in the meantime.
     pub(super) fn put_back(&mut self, node: CompactString) {
         if self.listed.contains(&node) {
             self.waiting.push_front(node);
         }
     }
 
-    /// Returns the monotonic time in ns of the next turn; `None` if no node waits or the rate is
-    /// zero.
+    /// Returns the monotonic time in ns at which the next node may be tainted; `None` if no node
+    /// waits or the rate is zero.
     pub(super) fn next_ns(&self) -> Option<i64> {
         let is_open = !self.waiting.is_empty() && self.limiter.rate > 0;
         is_open.then_some(self.limiter.token_ns)
     }
 }
 
-/// The consequence of evaluating all zones.
+/// What the evaluation of all zones changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Change {
     Nothing,
-    /// No node is ready any more: all `NoExecute` taints are removed.
+    /// No node is ready any longer: all `NoExecute` taints must be removed.
     AllDown,
     /// A node is ready again: all nodes count as having reported now.
     Over,
 }
 
-/// Evaluates all zones by their nodes and sets their rates. Forgets zones without a node that
-/// counts.
+/// Evaluates all zones by their counts and sets their rates. Forgets zones without any nodes that
+/// count.
 pub(super) fn judge(
     zones: &mut BTreeMap<ZoneName, Zone>,
     counts: &BTreeMap<ZoneName, ReadyCounts>,

@@ -1,4 +1,4 @@
-//! The pods that a round may delete, kept up to date by pod changes. A round reads no other pods.
+//! The pods that a round may delete, updated with every change of a pod. A round reads no others.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,14 +7,14 @@ use podstorm_objects::{Pod, PodPhase, Str};
 use crate::node::node_of;
 use crate::pod_key::PodKey;
 
-/// The candidates, by reason of deletion.
+/// The pods that a round may delete, by the reason for it.
 #[derive(Debug, Default)]
 pub(super) struct Candidates {
     /// The pods that have ended.
     pub(super) terminated: BTreeSet<PodKey>,
     /// The pods that are being deleted.
     pub(super) deleting: BTreeSet<PodKey>,
-    /// The number of pods bound to each node; never 0.
+    /// The number of pods bound to each node. Has no entries that are 0.
     bound: BTreeMap<Str, usize>,
 }
 
@@ -43,8 +43,8 @@ pub(super) fn matters(old: Option<&Pod>, new: Option<&Pod>) -> bool {
 }
 
 impl Candidates {
-    /// Applies a change of a pod from `old` to `new`; `None` means that the pod does not exist.
-    /// O(log n).
+    /// Applies a change of a pod from `old` to `new`, where `None` means that the pod does not
+    /// exist. O(log n).
     pub(super) fn apply(&mut self, old: Option<&Pod>, new: Option<&Pod>) {
         let Some(pod) = new.or(old) else { return };
         let was = old.map(Facts::from_pod).unwrap_or_default();
@@ -75,12 +75,12 @@ impl Candidates {
         }
     }
 
-    /// Reports whether a pod is bound to the node.
+    /// Reports whether any pod is bound to the node.
     pub(super) fn has_pods_on(&self, node: &Str) -> bool {
         self.bound.contains_key(node)
     }
 
-    /// Returns the nodes with bound pods, by name.
+    /// Returns the names of the nodes with bound pods, sorted.
     pub(super) fn nodes(&self) -> impl Iterator<Item = &Str> {
         self.bound.keys()
     }

@@ -1,11 +1,11 @@
-//! The pod garbage collector: deletes pods that no other controller deletes. These are ended pods
-//! beyond a threshold, pods of nodes that no longer exist or are out of service, and pods whose
-//! deletion began before they were bound.
+//! The pod garbage collector: it deletes pods that no other controller deletes. These are ended
+//! pods beyond a threshold, pods on nodes that no longer exist or are out of service, and pods
+//! whose deletion began before they were bound.
 //!
 //! `candidates`: the pods that a round may delete; `round`: the steps of a round, every 20 s;
-//! `removal`: the requests that delete a pod. The queue has one key, for the round. One lock guards
-//! the candidates and the quarantine. It is not held across a call. It is taken before the locks of
-//! the pod cache, of the name of a key, and of the delays of a queue.
+//! `removal`: the requests that delete a pod. The queue has a single key, for the round. One lock
+//! guards the candidates and the quarantine. It is not held across a call. It is taken before the
+//! locks of the pod cache, of the name of a key, and of a queue's delays.
 //!
 //! As in upstream, a pod that matches two reasons in one round is deleted twice.
 //!
@@ -35,13 +35,13 @@ use removal::Reason;
 
 pub use row::{PodGc, TERMINATED_POD_GC_THRESHOLD};
 
-/// The time from the end of one round to the next, in ns.
+/// The time in ns from the end of one round to the start of the next.
 const ROUND_EVERY_NS: i64 = 20_000_000_000;
 
-/// The time in ns from the round that misses a node to the read that decides.
+/// The time in ns from the round that finds a node missing to the read that decides about it.
 const QUARANTINE_NS: i64 = 40_000_000_000;
 
-/// The key of the round.
+/// The only key of the queue, for the round.
 const ROUND: KeyId = KeyId(0);
 
 /// The pod garbage collector. Other controllers may share its informers. A clone is a handle to the
@@ -49,7 +49,7 @@ const ROUND: KeyId = KeyId(0);
 #[derive(Clone, Debug)]
 pub struct Controller(Arc<Shared>);
 
-/// The state that the collector shares with a round, which outlives a borrow.
+/// The collector's state, shared with its rounds because they outlive any borrow of the collector.
 #[derive(Debug)]
 struct Shared {
     threshold: i64,
@@ -62,11 +62,11 @@ struct Shared {
 #[derive(Debug, Default)]
 struct State {
     candidates: Candidates,
-    /// The end of the quarantine on the monotonic clock, by the name of the missing node.
+    /// When the quarantine of each missing node ends, in ns of the monotonic clock, by node name.
     quarantine: BTreeMap<Str, i64>,
-    /// Whether the first round was queued.
+    /// Whether the first round has been queued.
     is_started: bool,
-    /// The numbers of deletions, by the pod's namespace and the reason.
+    /// The numbers of deletions, by the namespace of the pod and the reason.
     counts: BTreeMap<(Str, Reason), DeletionCounts>,
 }
 
@@ -77,7 +77,7 @@ struct DeletionCounts {
 }
 
 impl Controller {
-    /// Creates a collector that reads nodes and pods from these informers, and deletes ended pods
+    /// Creates a collector that reads nodes and pods from `informers`, and deletes ended pods
     /// beyond `threshold`; see [`TERMINATED_POD_GC_THRESHOLD`].
     pub fn new(threshold: i64, informers: &mut Informers) -> Controller {
         Controller(Arc::new(Shared {
@@ -94,8 +94,8 @@ impl Controller {
         &self.0.queue
     }
 
-    /// Returns the missing nodes in quarantine, by name, each with the end of its quarantine on the
-    /// monotonic clock.
+    /// Returns the names of the missing nodes in quarantine, sorted, each with the end of its
+    /// quarantine in ns of the monotonic clock.
     pub fn quarantine(&self) -> Vec<(Str, i64)> {
         let state = self.0.lock();
         let quarantine = state.quarantine.iter();
@@ -108,7 +108,7 @@ impl Shared {
         lock(&self.state)
     }
 
-    /// Counts an accepted or a failed deletion.
+    /// Counts a deletion that was accepted or has failed.
     fn count(&self, pod: &Pod, reason: Reason, is_deleted: bool) {
         let mut state = self.lock();
         let key = (pod.metadata.namespace.clone(), reason);

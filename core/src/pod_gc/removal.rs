@@ -1,4 +1,4 @@
-//! The reasons and requests for deleting a pod.
+//! The reasons for which pods are deleted, and the requests that delete a pod.
 
 use podstorm_objects::{DeleteOptions, Kind, Map, Pod, Time};
 use podstorm_runtime::client::Request;
@@ -10,7 +10,7 @@ const ORPHANED: Disruption = Disruption {
     message: "PodGC: node no longer exists",
 };
 
-/// The reason for deleting a pod.
+/// The reason for which a pod is deleted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Reason {
     /// More pods have ended than the threshold allows.
@@ -35,7 +35,7 @@ impl Reason {
     }
 }
 
-/// Returns the request that marks a pod as failed before its deletion; `None` for a pod that has
+/// Returns the request that marks a pod as failed before its deletion; `None` if the pod has
 /// ended.
 pub(super) fn mark(pod: &Pod, reason: Reason, now: Time) -> Option<Request> {
     if pod.status.phase.is_terminal() {
@@ -60,7 +60,7 @@ pub(super) fn mark(pod: &Pod, reason: Reason, now: Time) -> Option<Request> {
     })
 }
 
-/// Returns the request that deletes a pod immediately.
+/// Returns the request that deletes a pod without a grace period.
 pub(super) fn delete(pod: &Pod) -> Request {
     Request::Delete {
         kind: Kind::POD,

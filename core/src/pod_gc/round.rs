@@ -1,4 +1,4 @@
-//! One round: finds the pods to delete, then deletes them step by step.
+//! One round: it finds the pods to delete, and then deletes them reason by reason.
 //!
 //! Source: `gc` and its steps in Kubernetes' `pkg/controller/podgc`.
 
@@ -15,21 +15,21 @@ use super::{QUARANTINE_NS, ROUND_EVERY_NS, Shared, State};
 use crate::node::node_of;
 use crate::pod_key::PodKey;
 
-/// The taint of a node that an operator has declared dead.
+/// The key of the taint of a node that an operator has declared dead.
 const OUT_OF_SERVICE: &str = "node.kubernetes.io/out-of-service";
 
-/// The pods that a round deletes, by reason, as cached at the start of the round.
+/// The pods that a round deletes, by reason, as the cache had them at the start of the round.
 struct Found {
     terminated: Vec<Arc<Pod>>,
     out_of_service: Vec<Arc<Pod>>,
     unscheduled: Vec<Arc<Pod>>,
-    /// The nodes whose quarantine is over and that are not in the cache.
+    /// The names of the nodes whose quarantine is over and that are not in the cache.
     missing: Vec<Str>,
     /// The pods bound to these nodes.
     on_missing: Vec<Arc<Pod>>,
 }
 
-/// Runs a round. A failed request is counted; the next round retries.
+/// Runs one round. Counts failed requests; the next round retries them.
 pub(super) async fn run(shared: Arc<Shared>, calls: Calls) -> Result<End, SyncFailure> {
     let found = find(&shared, calls.now());
     shared
@@ -54,8 +54,9 @@ pub(super) async fn run(shared: Arc<Shared>, calls: Calls) -> Result<End, SyncFa
     Ok(End::After(ROUND_EVERY_NS))
 }
 
-/// Finds the pods of a round and puts missing nodes into quarantine. O(candidates + nodes with
-/// pods), or O(pods) in the rare round in which the quarantine of a missing node is over.
+/// Finds the pods that a round deletes, and puts missing nodes into quarantine. O(candidates +
+/// nodes with pods), or O(pods) in the rare round in which the quarantine of a missing node is
+/// over.
 fn find(shared: &Shared, now: Now) -> Found {
     let mut state = shared.lock();
     let State {
@@ -107,7 +108,7 @@ fn find(shared: &Shared, now: Now) -> Found {
                 on_missing.push(Arc::clone(pod));
             }
         });
-        // The cache is unordered.
+        // Sorted, because the cache is unordered.
         on_missing.sort_unstable_by(|a, b| name_of(a).cmp(&name_of(b)));
     }
     Found {
@@ -119,7 +120,7 @@ fn find(shared: &Shared, now: Now) -> Found {
     }
 }
 
-/// Returns the first `count` of these pods in deletion order: evicted pods, then the oldest.
+/// Returns the first `count` of these pods in the order of deletion: evicted pods, then the oldest.
 fn oldest(pods: impl Iterator<Item = Arc<Pod>>, count: usize) -> Vec<Arc<Pod>> {
     let mut pods: Vec<Arc<Pod>> = pods.collect();
     pods.sort_by(|a, b| {
@@ -155,7 +156,7 @@ fn name_of(pod: &Pod) -> (&str, &str) {
     (&pod.metadata.namespace, &pod.metadata.name)
 }
 
-/// Reads a node. Returns whether the server lacks it.
+/// Reads a node. Returns whether it does not exist on the server.
 async fn is_gone(calls: &Calls, name: &Str) -> bool {
     let read = Request::Get {
         kind: Kind::NODE,
@@ -172,8 +173,8 @@ impl Shared {
             .await;
     }
 
-    /// Marks pods that have not ended as failed, then deletes all pods whose mark was accepted. The
-    /// marks are sent concurrently, then the deletions.
+    /// Marks pods that have not ended as failed, and then deletes all pods that were marked or had
+    /// ended. Sends the marks concurrently, and then the deletions.
     async fn delete_all(&self, calls: &Calls, pods: &[Arc<Pod>], reason: Reason) {
         let now = calls.now().wall();
         let (mut ready, mut marked, mut marks) = (Vec::new(), Vec::new(), Vec::new());

@@ -1,5 +1,5 @@
-//! Several rounds, and the pods that a round reads. The recorded cases have the decisions of one
-//! round.
+//! Tests of several rounds, and of the pods that a round reads. The recorded cases have the
+//! decisions of one round.
 
 use std::collections::BTreeMap;
 
@@ -40,20 +40,20 @@ fn deleting(mut pod: Pod) -> Pod {
     pod
 }
 
-/// The collector with its caches, and a server that carries out every request.
+/// A collector with its caches, and a server that carries out every request.
 struct World {
     pods: Arc<PodCache>,
     nodes: Arc<dyn AnyInformer>,
     controller: Controller,
     driver: Driver<AsyncSync>,
-    /// The requests that fail, by verb and name.
+    /// The requests that must fail, by verb and name.
     failing: Vec<&'static str>,
-    /// The nodes that only the server has.
+    /// The nodes that only the server has, and not the cache.
     unseen_nodes: Vec<&'static str>,
 }
 
 impl World {
-    /// Creates a harness with nodes `n1` and `n2`, and these pods in the first list.
+    /// Creates a harness with the nodes `n1` and `n2`, and with these pods in the first list.
     fn new(threshold: i64, pods: Vec<Pod>) -> World {
         let mut informers = Informers::new(Arc::default());
         let controller = Controller::new(threshold, &mut informers);
@@ -79,7 +79,7 @@ impl World {
         self.controller.pod_changed(&change, at(0));
     }
 
-    /// Syncs the due keys. Returns the requests.
+    /// Syncs the keys that are due. Returns the requests.
     fn sync(&mut self, seconds: i64) -> Vec<String> {
         let mut sent = Vec::new();
         let mut gone = Vec::new();
@@ -229,7 +229,7 @@ fn candidates_follow_pod_changes_in_lists_and_watches() {
         state(&world),
         (1, 1, vec!["n1".to_owned(), "n2".to_owned()])
     );
-    // An ended pod is no longer a candidate once another takes its name.
+    // An ended pod is no longer a candidate once another pod has its name.
     world.apply(Delta::Applied(Arc::new(pod("p2", PodPhase::Pending, ""))));
     assert_eq!(state(&world), (0, 1, vec!["n1".to_owned()]));
     let list = vec![Arc::new(bound("p3", "n2"))];

@@ -1,8 +1,8 @@
-//! A check that a correct implementation may make a given choice of pods.
+//! A check whether a correct implementation may make a given choice of pods.
 //!
-//! The rules contradict each other among some pods, so there is not always one right answer. Every
-//! comparison sort agrees on an extended key. This module spells that key out, independently of the
-//! packed keys of the ranker, so each checks the other.
+//! The rules contradict each other for some pods, so there is not always a single right answer. But
+//! every comparison sort respects an extended key. This module spells that key out, independently
+//! of the packed keys of the ranker, so the two check each other.
 
 use std::cmp::Reverse;
 
@@ -11,7 +11,7 @@ use podstorm_objects::Time;
 use super::age::time_code;
 use super::relation::{Candidate, RankOptions, before};
 
-/// A violation of the rules by a choice. Numbers are indices into the list of candidates.
+/// A violation of the rules by a choice of pods. Numbers are indices into the list of candidates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Inadmissible {
     /// The number of flags differs from the number of candidates.
@@ -22,40 +22,40 @@ pub enum Inadmissible {
         /// The number of candidates.
         candidates: usize,
     },
-    /// A pod was chosen, and a pod that every sort puts before it was not.
+    /// A pod was chosen, and another pod that every sort puts before it was spared.
     #[error("candidate {chosen} was chosen but {spared}, which goes before it, was spared")]
     Order {
-        /// The chosen candidate.
+        /// The index of the chosen candidate.
         chosen: usize,
-        /// The spared candidate.
+        /// The index of the spared candidate.
         spared: usize,
     },
 }
 
-/// Rules 1 to 5, smaller first: scheduled, phase, ready, cost, rank.
+/// The values for rules 1 to 5, smaller first: scheduled, phase, ready, cost, rank.
 pub(super) type Key = (bool, u8, bool, i32, Reverse<u32>);
 
-/// The part of the extended key after rules 1 to 5. Pods with the same key have the same readiness,
-/// so the two variants are never compared.
+/// The part of the extended key after rules 1 to 5. Pods with equal values for rules 1 to 5 have
+/// the same readiness, so the two variants are never compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Extension {
-    /// Ready pods: the code of the ready time. If all pods with this key have the same ready time,
-    /// also restarts and the code of the creation time.
+    /// For ready pods: the code of the ready time. If all pods with this key have the same ready
+    /// time, also the restarts and the code of the creation time.
     Ready(u8, Option<(Reverse<u64>, u8)>),
-    /// Other pods: restarts and the code of the creation time.
+    /// For other pods: the restarts and the code of the creation time.
     NotReady(Reverse<u64>, u8),
 }
 
 /// Checks a choice among the candidates: `chosen[i]` states whether candidate `i` is deleted. Does
-/// not check the number of chosen pods. `options.now_wall_ns` must be the same as for the choice.
+/// not check the number of chosen pods. `options.now_wall_ns` must be that of the choice.
 ///
 /// Of two pods with different extended keys, the one with the smaller key must go first. Among the
 /// pods with the key at the cut, no spared pod may go before a chosen one, unless the rules
-/// contradict each other there; then any choice is correct. O(n log n), and O(m²) in the `m` pods
-/// at the cut.
+/// contradict each other for these pods; in that case any choice is correct. O(n log n), and O(m²)
+/// in the `m` pods with the key at the cut.
 ///
 /// # Errors
-/// Returns the first pair found in the wrong order.
+/// Returns the first violation that was found.
 pub fn check_admissible(
     candidates: &[Candidate<'_>],
     chosen: &[bool],
@@ -103,7 +103,7 @@ pub fn check_admissible(
     }
 }
 
-/// Returns the part of a pod's extended key that doesn't depend on the other pods.
+/// Returns the part of a pod's extended key that doesn't depend on other pods.
 pub(super) fn first_key(candidate: &Candidate<'_>, options: &RankOptions) -> (Key, Extension) {
     let fields = candidate.fields;
     let cost = if options.pod_deletion_cost {
@@ -127,7 +127,7 @@ pub(super) fn first_key(candidate: &Candidate<'_>, options: &RankOptions) -> (Ke
     (key, extension)
 }
 
-/// Returns the value of an unequal time that rules 6 and 8 compare before UIDs.
+/// Returns the code of a time. Rules 6 and 8 compare the codes of unequal times before UIDs.
 pub(super) fn code_of(time: Time, options: &RankOptions) -> u8 {
     match options.log_now() {
         Some(now_ns) => time_code(now_ns, time),

@@ -1,5 +1,5 @@
-//! The logarithmic scale for comparing ages. Pods of about the same age are tied, so a scale-down
-//! right after a scale-up doesn't delete exactly the newest pods.
+//! The logarithmic scale on which ages are compared. Pods of about the same age are tied, so a
+//! scale-down right after a scale-up doesn't delete exactly the newest pods.
 
 use podstorm_objects::Time;
 
@@ -7,8 +7,8 @@ use podstorm_objects::Time;
 /// logarithm of the age, rounded down, from 0 to 63. O(1).
 ///
 /// Upstream computes the logarithm of the age as a double. From `k = 49` (6.5 days) on, that
-/// logarithm rounds up to `k` just below `2^k` nanoseconds. A table therefore has the starts of the
-/// buckets: counting leading zeros would give other results for ages recorded in the wild.
+/// logarithm rounds up to `k` just below `2^k` nanoseconds. This function therefore uses a table of
+/// the starts of the buckets: counting leading zeros would differ from ages recorded in the wild.
 pub const fn age_bucket(age_ns: i64) -> i32 {
     if age_ns <= 0 {
         return -1;
@@ -22,10 +22,10 @@ pub const fn age_bucket(age_ns: i64) -> i32 {
     }
 }
 
-/// The nanoseconds by which the buckets from 49 on start before their power of two. The double
-/// nearest to `log2(2^k - c)` is `k` while `c / (2^k ln 2)` is below half a unit in the last place
-/// of `k`. From 54 on the value doubles with every `k`; below 54, rounding to whole numbers changes
-/// it.
+/// The numbers of nanoseconds by which the buckets from 49 on start before their power of two. The
+/// double nearest to `log2(2^k - c)` is `k` while `c / (2^k ln 2)` is below half a unit in the last
+/// place of `k`. From 54 on the value doubles with every `k`; below 54, rounding to whole numbers
+/// changes it.
 const EARLY_NS: [i64; 15] = [
     1, 2, 5, 11, 22, 45, 90, 180, 360, 720, 1_440, 2_880, 5_760, 11_520, 23_040,
 ];
@@ -43,22 +43,22 @@ const STARTS: [i64; 64] = {
         } else {
             EARLY_NS[bucket - EARLY_FIRST]
         };
-        // In 128 bits, because 2^63 does not fit an `i64`.
+        // Computed in 128 bits, because 2^63 does not fit into an `i64`.
         starts[bucket] = ((1i128 << bucket) - early as i128) as i64;
         bucket += 1;
     }
     starts
 };
 
-/// Returns the age of `time` at `now_ns` (nanoseconds since the Unix epoch), saturating; `None` if
-/// the time is unset.
+/// Returns the age of `time` at `now_ns` (nanoseconds since the Unix epoch), clamped to 64 bits;
+/// `None` if the time is unset.
 pub(super) fn age_ns(now_ns: i64, time: Time) -> Option<i64> {
     let seconds = time.unix_seconds()?;
     let age = i128::from(now_ns) - i128::from(seconds) * 1_000_000_000;
     Some(age.clamp(-i128::from(i64::MAX), i128::from(i64::MAX)) as i64)
 }
 
-/// Returns a bucket as a small unsigned number. An unset time sorts before all others.
+/// Returns the bucket of a time as a small unsigned number. An unset time has the smallest one.
 #[inline]
 pub(super) fn time_code(now_ns: i64, time: Time) -> u8 {
     // With the current time and `time` less than 146 years from 1970, nothing below overflows.

@@ -1,4 +1,4 @@
-//! The annotation with the deletion cost of a pod.
+//! The annotation that holds the deletion cost of a pod.
 
 /// The key of the annotation.
 pub const DELETION_COST_ANNOTATION: &str = "controller.kubernetes.io/pod-deletion-cost";
@@ -8,12 +8,12 @@ pub const DELETION_COST_ANNOTATION: &str = "controller.kubernetes.io/pod-deletio
 #[error("the pod deletion cost is not a decimal 32-bit integer")]
 pub struct InvalidDeletionCost;
 
-/// Parses the deletion cost in an annotation; absent means 0.
+/// Parses the deletion cost in an annotation; 0 if the annotation is absent.
 ///
 /// # Errors
 /// Fails if the value is not a decimal 32-bit integer, begins with `+`, or begins with `0` and has
-/// more characters (leading zeros after a minus sign are allowed). Ranking counts such pods as cost
-/// 0. They are rare, because the API server refuses invalid values.
+/// more characters (leading zeros after a minus sign are allowed). Ranking counts the cost of such
+/// pods as 0. They are rare, because the API server refuses invalid values.
 pub fn deletion_cost(annotation: Option<&str>) -> Result<i32, InvalidDeletionCost> {
     match annotation {
         None | Some("0") => Ok(0),

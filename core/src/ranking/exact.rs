@@ -2,8 +2,8 @@
 //!
 //! In a burst nearly all pods share a key, and for nearly all pairs the UIDs decide, because the
 //! times differ but their buckets do not. If this holds for a whole set of pods, the sort moves and
-//! compares 16 bytes of each pod: a [`Probe`]. It reads the exact values only for the few pairs
-//! that the probes leave undecided.
+//! compares only 16 bytes for each pod: a [`Probe`]. It reads the exact values only for the few
+//! pairs that the probes leave undecided.
 
 use std::cmp::Ordering;
 
@@ -13,10 +13,10 @@ use super::age::time_code;
 use super::fields::RankFields;
 use super::relation::RankOptions;
 
-/// The values of one pod that rules 6 to 8 compare. Built only for the pods at the cut.
+/// The values of one pod that rules 6 to 8 compare. Built only for pods with the key at the cut.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Exact {
-    /// The bits of a canonical UID, which sort like its text.
+    /// The bits of the UID, if it is canonical. They sort like its string.
     uid: u128,
     ready_time: Time,
     creation_time: Time,
@@ -35,10 +35,10 @@ impl Exact {
     }
 }
 
-/// The small record of a pod at the cut that the sort moves.
+/// The small record that the sort moves for each pod with the key at the cut.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Probe {
-    /// The upper half of the UID if UIDs decide among these pods; otherwise zero for all.
+    /// The upper half of the UID if UIDs decide among these pods; otherwise zero for all of them.
     uid_high: u64,
     /// The lower half, in seconds, of the time that must differ for the UIDs to decide.
     time_low: u32,
@@ -46,20 +46,20 @@ pub(super) struct Probe {
     pub(super) slot: u32,
 }
 
-/// The pods with the key at the cut.
+/// The pods with the key at the cut, as a view for comparisons.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct TiedPods<'a> {
     /// The exact values by slot.
     exact: &'a [Exact],
-    /// The UIDs by slot if any of them is not canonical; otherwise empty.
+    /// The UIDs by slot if any UID is not canonical; otherwise empty.
     uids: &'a [Uid],
-    /// The current time if ages are compared on the logarithmic scale; `None` if the later time
-    /// goes first.
+    /// The current time if ages are compared on the logarithmic scale. `None` if the pod with the
+    /// later time goes first.
     log_now: Option<i64>,
 }
 
 impl<'a> TiedPods<'a> {
-    /// Creates the view. `uids` has all UIDs by slot if any is not canonical; otherwise it is
+    /// Creates the view. `uids` has all UIDs by slot if any UID is not canonical; otherwise it is
     /// empty.
     pub(super) fn new(exact: &'a [Exact], uids: &'a [Uid], options: &RankOptions) -> TiedPods<'a> {
         TiedPods {
@@ -87,12 +87,12 @@ impl<'a> TiedPods<'a> {
         }
     }
 
-    /// Returns the time with this property among all these pods: if two pods differ in it, their
-    /// UIDs decide which goes first. `None` if there is no such time.
+    /// Returns the time that has this property among all these pods: if two pods differ in it,
+    /// their UIDs decide which pod goes first. `None` if there is no such time.
     fn time_where_uids_decide(&self) -> Option<fn(&Exact) -> Time> {
         let log_now = self.log_now.filter(|_| self.uids.is_empty())?;
-        // Earliest and latest time. Codes are monotonic in the time, so all codes lie between
-        // theirs.
+        // The earliest and the latest time. Codes are monotonic in the time, so all codes lie
+        // between those of these two.
         let range = |time: fn(&Exact) -> Time| {
             let times = self.exact.iter().map(time);
             times.fold(
@@ -120,7 +120,7 @@ impl<'a> TiedPods<'a> {
         one_code(range(creation)).then_some(creation)
     }
 
-    /// Compares two pods with equal keys. Equal if no rule distinguishes them.
+    /// Compares two pods with equal keys. Returns `Equal` if no rule distinguishes them.
     #[inline]
     pub(super) fn compare(&self, a: &Probe, b: &Probe) -> Ordering {
         if a.time_low != b.time_low && a.uid_high != b.uid_high {
@@ -129,8 +129,8 @@ impl<'a> TiedPods<'a> {
         self.compare_slots(a.slot, b.slot)
     }
 
-    /// Like [`compare`](Self::compare), by the exact values. Pods that are not ready have no ready
-    /// time, so rule 6 skips them.
+    /// Like [`compare`](Self::compare), but compares only the exact values. Pods that are not ready
+    /// have no ready time, so rule 6 skips them.
     pub(super) fn compare_slots(&self, a_slot: u32, b_slot: u32) -> Ordering {
         let (a, b) = (&self.exact[a_slot as usize], &self.exact[b_slot as usize]);
         let by_uid = || match self.uids {

@@ -1,33 +1,34 @@
-//! The values that ranking needs of one pod, in one cache line.
+//! The values that ranking needs for each pod, in one cache line.
 
 use podstorm_objects::{Pod, PodPhase, Time, Uid};
 
 use super::cost::{DELETION_COST_ANNOTATION, deletion_cost};
 
-/// The ranking fields of a pod, computed once when the pod enters the cache. They have everything
-/// that the rules read of the pod itself. The number of related pods on its node is looked up by
-/// node number.
+/// The ranking fields of a pod, computed when the pod enters the cache. They contain everything
+/// that the rules read from the pod itself. The number of related pods on the pod's node is looked
+/// up by the node's number.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RankFields {
-    /// Rules 1 to 4, smaller first; see the bit numbers below. The low 28 bits are zero.
+    /// The values for rules 1 to 4, smaller first; see the constants below. The low 28 bits are
+    /// zero.
     pub(super) prefix: u64,
     /// When the pod became ready; unset if it is not ready.
     pub(super) ready_time: Time,
     pub(super) creation_time: Time,
-    /// The most restarts of any container in the high half, the most restarts of any sidecar in the
+    /// The maximum restart count of the containers in the high half, that of the sidecars in the
     /// low half. Rule 7 deletes the pod with the larger number first.
     pub(super) restarts: u64,
     pub(super) uid: Uid,
     node: u32,
 }
 
-/// The bit for a pod with a node.
+/// The position of the bit that marks a pod with a node.
 pub(super) const SCHEDULED_SHIFT: u32 = 63;
-/// Two bits for the phase: 0 pending or unrecognized, 1 `Unknown`, 2 running.
+/// The position of the two bits for the phase: 0 pending or unrecognized, 1 `Unknown`, 2 running.
 pub(super) const PHASE_SHIFT: u32 = 61;
-/// The bit for a ready pod.
+/// The position of the bit that marks a ready pod.
 pub(super) const READY_SHIFT: u32 = 60;
-/// 32 bits for the deletion cost, shifted so that they compare unsigned.
+/// The position of the 32 bits for the deletion cost, which is shifted to compare as unsigned.
 pub(super) const COST_SHIFT: u32 = 28;
 /// The bits of the deletion cost.
 pub(super) const COST_MASK: u64 = (u32::MAX as u64) << COST_SHIFT;
@@ -35,12 +36,12 @@ pub(super) const COST_MASK: u64 = (u32::MAX as u64) << COST_SHIFT;
 // Go's zero time: the year 1.
 const ZERO_TIME: Time = Time::from_unix_seconds(-62_135_596_800);
 
-// One pod's fields are read together, so they must fit one cache line.
+// A pod's fields are read together, so they must fit into one cache line.
 const _: () = assert!(size_of::<RankFields>() <= 64);
 
 impl RankFields {
     /// Computes the fields of a pod. `node` is the dense number that the caller assigns to the
-    /// pod's node name, 0 without a node. Reads the annotation and walks over the container
+    /// pod's node; 0 if the pod has none. Parses the annotation and walks over the container
     /// statuses once. Allocates nothing.
     #[inline]
     pub fn from_pod(pod: &Pod, node: u32) -> RankFields {
@@ -49,8 +50,8 @@ impl RankFields {
         RankFields::with_cost(pod, node, cost)
     }
 
-    /// Computes the fields of the pod's next version. Values that can't have changed are not
-    /// computed again.
+    /// Computes the fields of `new`, the next version of the pod `old` that has these fields. Does
+    /// not compute values again that can't have changed.
     #[inline]
     pub fn next(&self, old: &Pod, new: &Pod, node: u32) -> RankFields {
         if old.metadata.annotations.is_same(&new.metadata.annotations) {
@@ -79,7 +80,7 @@ impl RankFields {
         }
     }
 
-    /// Returns the node number that the caller assigned.
+    /// Returns the number that the caller assigned to the pod's node; 0 if the pod has none.
     #[inline]
     pub fn node(&self) -> u32 {
         self.node
@@ -101,7 +102,7 @@ impl RankFields {
         (self.prefix >> PHASE_SHIFT & 3) as u8
     }
 
-    /// Reports whether the pod is ready, whatever its phase.
+    /// Reports whether the pod is ready, whatever its phase is.
     #[inline]
     pub fn is_ready(&self) -> bool {
         self.prefix >> READY_SHIFT & 1 == 1
@@ -123,13 +124,14 @@ impl RankFields {
         self.creation_time
     }
 
-    /// Returns the most restarts of any container.
+    /// Returns the maximum restart count of the pod's containers.
     #[inline]
     pub fn container_restarts(&self) -> u32 {
         (self.restarts >> 32) as u32
     }
 
-    /// Returns the most restarts of any sidecar, an init container that is always restarted.
+    /// Returns the maximum restart count of the sidecars: init containers that are always
+    /// restarted.
     pub fn sidecar_restarts(&self) -> u32 {
         self.restarts as u32
     }
@@ -151,7 +153,8 @@ fn normalized(time: Time) -> Time {
     if time == ZERO_TIME { Time::UNSET } else { time }
 }
 
-/// Returns the most restarts. All entries count, even those without a container in the spec.
+/// Returns the maximum restart count. Counts all statuses, even those without a container in the
+/// spec.
 fn container_restarts(pod: &Pod) -> u64 {
     most(
         pod.status

@@ -1,24 +1,24 @@
-//! Ranking: the choice of the pods to delete when there are too many.
+//! Ranking: it chooses the pods to delete when there are too many.
 //!
 //! Upstream sorts the pods by eight rules and deletes from the front. The first five rules form a
-//! true order. The last three don't, so a sort is not well defined; [`before`] has the rules and
-//! the laws that they break. This module selects the first `k` instead:
+//! true order. The last three don't, so the result of a sort is not well defined; [`before`] has
+//! the rules and the laws of an order that they break. This module selects the first `k` instead:
 //!
-//! 1. The cache keeps the values that the rules need of each pod: [`RankFields`].
+//! 1. The cache stores the values that the rules need for each pod: [`RankFields`].
 //! 2. [`Ranker::choose`] packs the rules that form an order into one `u64` per pod, finds the key
 //!    at the cut, and takes every pod below it.
-//! 3. Of the pods with the key at the cut, a quickselect that tolerates contradictions takes the
-//!    remaining number, by comparing pairs.
+//! 3. A quickselect that tolerates contradictions, and compares pairs, takes the remaining number
+//!    from the pods with the key at the cut.
 //!
-//! The result is admissible for any input ([`check_admissible`] defines and checks this) and the
-//! same for the same input. Ranking never panics. From the second call of a size on it allocates
-//! nothing. It reads no clock: `now` is an argument.
+//! The result is admissible for any input ([`check_admissible`] defines and checks this), and equal
+//! inputs have equal results. Ranking never panics. It allocates nothing from the second call of
+//! a size on. It reads no clock: the current time is an argument.
 //!
-//! A new rule touches five modules: `fields` (the values that the rules read of a pod), `relation`
-//! (the rules for pairs), `key` (the rules that form an order, packed into one `u64` without a free
-//! bit), `admissible` (the rules again, to check a choice) and `segments` (the parts of an order
-//! that the rules fix or leave open). A value that changes without an event of the pod, such as the
-//! number of related pods, is passed by node number.
+//! A new rule changes five modules: `fields` (the values that the rules read from a pod),
+//! `relation` (the rules for pairs), `key` (the rules that form an order, packed into one `u64`
+//! without a free bit), `admissible` (the rules again, to check a choice) and `segments` (the parts
+//! of an order that the rules fix or leave open). A value that changes without an event of the pod,
+//! such as the number of related pods, is passed by node number.
 //!
 //! ```
 //! use podstorm::object::Pod;

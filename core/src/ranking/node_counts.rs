@@ -1,12 +1,12 @@
 //! The number of pods on each node, by dense node number.
 
-/// Counts by node number. Clearing costs O(counted nodes), not O(all nodes), so one value serves
-/// many rankings. A reused value allocates only for new node numbers.
+/// Counts of pods by node number. Clearing costs O(counted nodes), not O(all nodes), so one value
+/// can serve many rankings. A reused value allocates only for new node numbers.
 #[derive(Clone, Debug, Default)]
 pub struct NodeCounts {
     /// The counts by node number.
     counts: Vec<u32>,
-    /// The numbers with a nonzero count, each once.
+    /// The node numbers with a nonzero count, each once.
     touched: Vec<u32>,
 }
 
@@ -17,7 +17,7 @@ impl NodeCounts {
     }
 
     /// Counts one more pod on a node; number 0 means no node. O(1), except for a node number higher
-    /// than all before, which costs memory in proportion to the number.
+    /// than all before, for which the table grows to that number.
     #[inline]
     pub fn add(&mut self, node: u32) {
         let at = node as usize;
@@ -34,7 +34,7 @@ impl NodeCounts {
     #[cold]
     fn grow(&mut self, at: usize) {
         self.counts.resize((at + 1).next_power_of_two(), 0);
-        // A number is touched at most once, so this vector never grows during a count.
+        // Each number is added at most once, so this vector never grows during a count.
         self.touched.reserve(self.counts.len() - self.touched.len());
     }
 
@@ -44,7 +44,7 @@ impl NodeCounts {
         self.counts.get(node as usize).copied().unwrap_or(0)
     }
 
-    /// Resets all counts to zero. O(nodes touched since the last time).
+    /// Resets all counts to zero. O(nodes counted since the last reset).
     pub fn clear(&mut self) {
         for node in self.touched.drain(..) {
             self.counts[node as usize] = 0;

@@ -1,6 +1,6 @@
-//! The choice from a long list on several cores. Each core takes pieces of the list and keeps, of
-//! each piece, only the keys that may be at the cut or below. The kept keys are only slightly more
-//! than the pods to choose, and one core finishes the choice.
+//! The choice from a long list on several cores. Each core takes pieces of the list and keeps, from
+//! each piece, only the keys that may be at or below the cut. The kept keys are only slightly more
+//! than the pods to choose, and a single core finishes the choice.
 //!
 //! The pieces are joined in list order, so the choice is the same as on one core.
 
@@ -11,22 +11,22 @@ use super::key::{FINE_RANK_MAX, Packing};
 use super::ranker::{Ranker, SAMPLE, bound_place, split};
 use super::relation::RankOptions;
 
-/// The number of items from which several cores work. Two cores are then at least 1.5 times faster;
-/// see `bench/results/packages.md`.
+/// The minimum number of items for several cores. From here on two cores are at least 1.5 times as
+/// fast as one; see `bench/results/packages.md`.
 const PARALLEL_MIN: usize = 32_768;
 
-/// The number of items in a piece: about 20 µs of work; distributing it costs a few µs.
+/// The number of items in a piece. A piece is about 20 µs of work; to distribute it costs a few µs.
 const PIECE: usize = 8_192;
 
-/// The minimum number of sampled candidates for a bound.
+/// The minimum number of candidates that a sample must have to find a bound.
 const SAMPLED_MIN: usize = SAMPLE / 4;
 
-/// The candidates that a piece of the list contributes.
+/// The candidates that one piece of the list contributes.
 #[derive(Debug, Default)]
 pub(super) struct Piece {
-    /// The list indices of the candidates up to the bound, followed by free entries.
+    /// The list indices of the candidates up to the bound, followed by unused entries.
     near: Vec<u32>,
-    /// The keys of these candidates.
+    /// The keys of these candidates, in the same order.
     keys: Vec<u64>,
     /// The number of these candidates.
     kept: usize,
@@ -34,15 +34,15 @@ pub(super) struct Piece {
 }
 
 impl Ranker {
-    /// Sets the number of items from which several cores are used, instead of the default of some
-    /// ten thousands.
+    /// Sets the minimum number of items for several cores, instead of the default of some ten
+    /// thousands.
     pub fn parallel_from(mut self, items: usize) -> Ranker {
         self.parallel_from = Some(items);
         self
     }
 
-    /// Fills `chosen` with indices into the list. Returns `false` if one core is faster or the
-    /// choice needs all keys.
+    /// Fills `chosen` with indices into the list. Returns `false` if a single core is faster, or if
+    /// the choice needs all keys.
     pub(super) fn choose_parallel<T: Sync>(
         &mut self,
         items: &[T],
@@ -96,7 +96,7 @@ impl Ranker {
         true
     }
 
-    /// Fills `chosen` from the `kept` candidates of all pieces.
+    /// Fills `chosen` from the `kept` candidates that all pieces contribute.
     fn cut(
         &mut self,
         pieces: &[Piece],
@@ -142,7 +142,7 @@ impl Piece {
                 continue;
             };
             rank_max = rank_max.max(rank);
-            // Every entry is written; the count decides which stay, as on one core.
+            // Every entry is written, and the count decides which ones stay, as on a single core.
             self.near[kept] = at;
             self.keys[kept] = key;
             kept += usize::from(key <= bound);

@@ -1,4 +1,4 @@
-//! The selection of pods and its scratch memory.
+//! The selection of the pods to delete, and its scratch memory.
 
 use podstorm_objects::Uid;
 
@@ -8,31 +8,32 @@ use super::key::{FINE_RANK_MAX, Packing};
 use super::relation::RankOptions;
 use super::select::{merge_sort, select_first};
 
-/// The minimum capacity for tied pods, reserved on the first call (40 KB). Their usual small number
-/// varies a little between calls and must not grow the scratch memory bit by bit.
+/// The minimum capacity for tied pods, reserved on the first call (40 KB). The usual small number
+/// of tied pods varies a little between calls and must not grow the scratch memory in small steps.
 const TIED_CAPACITY_MIN: usize = 512;
 
-/// The number of keys sampled to find a bound for the relevant keys.
+/// The number of keys in the sample from which a bound for the relevant keys is estimated.
 pub(super) const SAMPLE: usize = 256;
-/// The number of pods from which a bound is used, if at most a quarter of them are deleted.
+/// The minimum number of pods for a bound, if at most a quarter of the pods are deleted.
 const NARROW_MIN: usize = 4 * SAMPLE;
 
-// The sample index for the largest narrowed share of pods, with its margin, must be in the sample.
+// The index in the sample, with its margin, must be valid even if a quarter of the pods are
+// deleted.
 const _: () = assert!(SAMPLE / 4 + 3 * (SAMPLE / 4).isqrt() + 4 < SAMPLE);
 
 /// Chooses the pods to delete. Keeps its scratch memory between calls: a call allocates nothing if
 /// an earlier call had as many pods, and as many (or 512) pods tied at the cut. Uses about 40 bytes
-/// per pod, and 100 bytes per pod at the cut.
+/// for each pod, and 100 bytes for each pod with the key at the cut.
 #[derive(Debug, Default)]
 pub struct Ranker {
-    /// The caller's numbers of the pods, by position.
+    /// The numbers by which the caller knows the pods, by position.
     ids: Vec<u32>,
-    /// The keys, by position.
+    /// The keys of the pods, by position.
     pub(super) keys: Vec<u64>,
-    /// The positions of pods that may be at the cut or below, followed by free entries. This list
-    /// and the next three are as long as the longest list of keys so far.
+    /// The positions of the pods that may be at or below the cut, followed by unused entries. This
+    /// list and the next three are as long as the longest list of keys so far.
     near: Vec<u32>,
-    /// The keys of these pods. Selecting the key at the cut reorders them.
+    /// The keys of these pods. The selection of the key at the cut reorders them.
     loose_keys: Vec<u64>,
     /// The positions of the pods below the cut.
     pub(super) below: Vec<u32>,
@@ -40,7 +41,7 @@ pub struct Ranker {
     pub(super) tied: Vec<u32>,
     /// The exact values of the tied pods, or of all pods for the full order.
     exact: Vec<Exact>,
-    /// The UIDs of the tied pods, if any is not canonical.
+    /// The UIDs of the tied pods if any of them is not canonical; otherwise empty.
     uids: Vec<Uid>,
     probes: Vec<Probe>,
     probe_scratch: Vec<Probe>,
@@ -52,7 +53,7 @@ pub struct Ranker {
     /// The candidates that each piece of a list contributes, on several cores.
     #[cfg(feature = "rayon")]
     pub(super) pieces: Vec<super::parallel::Piece>,
-    /// The number of items from which several cores work, if it was set.
+    /// The minimum number of items for several cores, if the caller has set it.
     #[cfg(feature = "rayon")]
     pub(super) parallel_from: Option<usize>,
 }
@@ -63,16 +64,17 @@ impl Ranker {
         Ranker::default()
     }
 
-    /// Chooses `k` of the candidates to delete, or all if there are no more than `k`. A candidate
-    /// is the caller's number of a pod and the pod's fields. Returns the chosen numbers in no
-    /// particular order. The candidates should be active pods.
+    /// Chooses `k` of the candidates to delete, or all if there are at most `k`. A candidate is the
+    /// number by which the caller knows a pod, and the pod's fields. Returns the chosen numbers in
+    /// no particular order. The candidates should be active pods.
     ///
     /// `rank_of_node` returns the number of related pods on a node, for rule 5. It is called once
     /// or twice per candidate with [`RankFields::node`]. Its result is ignored for pods whose
     /// fields have no node.
     ///
-    /// The candidates are iterated up to three times, always in the same order. The same candidates
-    /// in the same order give the same choice. O(n) expected, O(n log n) at worst.
+    /// Iterates over the candidates up to three times; the order must be the same each time. The
+    /// same candidates in the same order result in the same choice. O(n) expected, O(n log n) at
+    /// worst.
     // Not inlined: next to a caller's own values the loops would run out of registers, which costs
     // 4 % more instructions.
     #[inline(never)]
@@ -91,10 +93,10 @@ impl Ranker {
         &self.chosen
     }
 
-    /// Like [`choose`](Self::choose), among the candidates in a list. `fields` has the fields of
-    /// all items, and the chosen numbers are indices. With the feature `rayon`, a list of some ten
-    /// thousand items, few of them to be deleted, is split over the rayon pool of the caller; the
-    /// choice is the same.
+    /// Like [`choose`](Self::choose), for candidates in a list. `fields` has the fields of all
+    /// items, and the chosen numbers are indices. With the feature `rayon`, a list of some ten
+    /// thousand items from which few are chosen is divided over the caller's rayon pool; the choice
+    /// is the same.
     pub fn choose_among<T: Sync>(
         &mut self,
         items: &[T],
@@ -114,10 +116,10 @@ impl Ranker {
         self.choose(candidates, rank_of_node, options, k)
     }
 
-    /// Returns all candidates in deletion order; without `whole`, those after the first `k` keep
-    /// their original order. The first `k` are exactly those that [`choose`](Self::choose) returns
-    /// for this `k`. Where the rules contradict each other, the order is one of several that fit
-    /// the rest of the rules; see [`before`](super::before).
+    /// Returns all candidates in deletion order. Unless `whole` is set, those after the first `k`
+    /// keep their original order. The first `k` are exactly those that [`choose`](Self::choose)
+    /// returns for this `k`. Where the rules contradict each other, the order is one of several
+    /// that fit the other rules; see [`before`](super::before).
     ///
     /// O(n log n), or O(n) expected plus O(k log k) for only the first `k`. For explanations.
     pub fn order<'a>(
@@ -136,7 +138,7 @@ impl Ranker {
         self.chosen
             .iter()
             .for_each(|at| is_chosen[*at as usize] = true);
-        // The chosen pods come first. Each part is in position order until it is sorted.
+        // The chosen pods come first. Each part is in the order of positions until it is sorted.
         let (first, last): (Vec<u32>, Vec<u32>) =
             (0..end_of(&self.keys)).partition(|at| is_chosen[*at as usize]);
         self.order.clear();
@@ -190,8 +192,8 @@ impl Ranker {
         }
     }
 
-    /// Fills `chosen` with the positions of the first `k`, by the keys and, where they are equal,
-    /// by the fields.
+    /// Fills `chosen` with the positions of the first `k` pods, by the keys and, where they are
+    /// equal, by the fields.
     fn select<'a>(
         &mut self,
         fields: impl Iterator<Item = &'a RankFields> + Clone,
@@ -241,8 +243,8 @@ impl Ranker {
         }
     }
 
-    /// Adds the first `below` pods below the cut to the chosen ones, and as many of the tied pods
-    /// as are missing.
+    /// Adds the first `below` entries of the pods below the cut to the chosen pods, and as many
+    /// tied pods as are still missing.
     pub(super) fn fill_chosen<'a>(
         &mut self,
         below: usize,
@@ -260,8 +262,8 @@ impl Ranker {
         }
     }
 
-    /// Returns a key that is probably slightly above the `k`-th, from a sample at regular
-    /// distances; `None` if a bound would not pay off.
+    /// Estimates, from a sample at regular distances, a key that is probably slightly above the
+    /// `k`-th. `None` if a bound would not save time.
     fn bound(&mut self, k: usize) -> Option<u64> {
         if self.keys.len() < NARROW_MIN || k > self.keys.len() / 4 {
             return None;
@@ -275,7 +277,8 @@ impl Ranker {
         Some(*bound)
     }
 
-    /// Fills `near` and `loose_keys` with the pods up to a key. Returns their number.
+    /// Fills `near` and `loose_keys` with the pods whose key is at most `bound`. Returns their
+    /// number.
     fn keep_near(&mut self, bound: u64) -> usize {
         let (near, loose_keys) = (&mut self.near[..], &mut self.loose_keys[..]);
         let mut kept = 0;
@@ -287,7 +290,7 @@ impl Ranker {
         kept
     }
 
-    /// Clears the records of tied pods and reserves memory for this many.
+    /// Clears the records of tied pods and reserves memory for `tied` pods.
     fn reserve_for_tied(&mut self, tied: usize) {
         self.exact.clear();
         self.exact.reserve(tied);
@@ -297,7 +300,7 @@ impl Ranker {
         self.probe_scratch.reserve(2 * tied);
     }
 
-    /// Adds as many of the tied pods as are missing to the chosen ones.
+    /// Adds as many tied pods to the chosen pods as are still missing.
     fn select_tied<'a>(
         &mut self,
         tied: &[u32],
@@ -340,7 +343,7 @@ pub(super) fn bound_place(k: usize, keys: usize) -> usize {
     expected + 3 * expected.isqrt() + 4
 }
 
-/// Writes the positions of the keys below the cut and at the cut. Returns the two numbers.
+/// Writes the positions of the keys below the cut, and of those at the cut. Returns their numbers.
 pub(super) fn split(
     keys: impl Iterator<Item = (u32, u64)>,
     cut: u64,
@@ -349,8 +352,8 @@ pub(super) fn split(
 ) -> (usize, usize) {
     let (mut below, mut tied) = (0, 0);
     for (at, key) in keys {
-        // Every position is written and the counts decide which stay, because a branch would be
-        // unpredictable near the middle.
+        // Every position is written, and the counts decide which ones stay, because a branch would
+        // be unpredictable near the middle.
         below_places[below] = at;
         tied_places[tied] = at;
         below += usize::from(key < cut);
@@ -359,7 +362,7 @@ pub(super) fn split(
     (below, tied)
 }
 
-/// Returns the position after the last.
+/// Returns the position after the last key.
 fn end_of(keys: &[u64]) -> u32 {
     u32::try_from(keys.len()).expect("pod numbers fit 32 bits")
 }

@@ -1,4 +1,4 @@
-//! Upstream's rules for the order in which two pods are deleted.
+//! Upstream's rules for which of two pods is deleted first.
 
 use std::cmp::Ordering;
 use std::fmt;
@@ -8,7 +8,7 @@ use podstorm_objects::Time;
 use super::RankFields;
 use super::age::{age_bucket, age_ns};
 
-/// The options of a ranking.
+/// The options of one ranking.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RankOptions {
     /// The current time in nanoseconds since the Unix epoch, read once per ranking. `None` is Go's
@@ -16,8 +16,8 @@ pub struct RankOptions {
     pub now_wall_ns: Option<i64>,
     /// The feature gate `PodDeletionCost`; on since Kubernetes 1.22.
     pub pod_deletion_cost: bool,
-    /// The feature gate `LogarithmicScaleDown`; on since 1.22, locked since 1.31. If off, the later
-    /// time goes first.
+    /// The feature gate `LogarithmicScaleDown`; on since Kubernetes 1.22, locked since 1.31. If it
+    /// is off, the pod with the later time goes first.
     pub logarithmic_scale_down: bool,
 }
 
@@ -31,7 +31,7 @@ impl RankOptions {
         }
     }
 
-    /// Returns the current time if ages are compared on the logarithmic scale.
+    /// Returns the current time if ages are compared on the logarithmic scale; otherwise `None`.
     #[inline]
     pub(super) fn log_now(&self) -> Option<i64> {
         self.now_wall_ns.filter(|_| self.logarithmic_scale_down)
@@ -41,23 +41,23 @@ impl RankOptions {
 /// The properties of a pod that the rules compare.
 #[derive(Clone, Copy, Debug)]
 pub struct Candidate<'a> {
-    /// The pod's own fields.
+    /// The ranking fields of the pod.
     pub fields: &'a RankFields,
-    /// The number of active pods of the related ReplicaSets on its node, itself included; 0 for
-    /// ReplicaSets without an owner.
+    /// The number of active pods of the related ReplicaSets on the pod's node, the pod included; 0
+    /// for ReplicaSets without an owner.
     pub rank: u32,
 }
 
-/// The rule that decided between two pods.
+/// The rule that decides between two pods.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Rule {
     /// A pod without a node goes before a pod with one.
     Unscheduled,
     /// Pending goes before unknown, unknown before running.
     Phase,
-    /// Not ready goes before ready.
+    /// A pod that is not ready goes before a ready pod.
     NotReady,
-    /// The smaller deletion cost goes first.
+    /// The pod with the smaller deletion cost goes first.
     DeletionCost,
     /// The pod on the node with more related pods goes first.
     Colocation,
@@ -88,7 +88,7 @@ impl Rule {
         }
     }
 
-    /// Returns a short text that compares the first pod with the other, e.g. `not ready`.
+    /// Returns a short phrase that compares the first pod with the other, e.g. `not ready`.
     pub const fn words(self) -> &'static str {
         match self {
             Rule::Unscheduled => "not scheduled",
@@ -113,16 +113,16 @@ impl fmt::Display for Rule {
 
 /// Reports whether `a` must go before `b`, by the first rule that distinguishes them. O(1).
 ///
-/// This relation is not an order to sort by. Rule 6 compares the UIDs of pods that became ready at
-/// different times of one age bucket, but leaves pods of the same time to rule 7, so three pods can
-/// form a cycle. And of two pods that no rule distinguishes, one may go before a third pod and the
-/// other after it.
+/// This relation is not an order that can be sorted by. Rule 6 compares the UIDs of pods that
+/// became ready at different times in the same age bucket, but leaves pods with the same ready time
+/// to rule 7, so three pods can form a cycle. Also, if no rule distinguishes two pods, one of them
+/// may go before a third pod and the other after it.
 pub fn before(a: Candidate<'_>, b: Candidate<'_>, options: &RankOptions) -> bool {
     matches!(decide(a, b, options), Some((_, Ordering::Less)))
 }
 
-/// Returns the rule that distinguishes two pods, whichever goes first; `None` if no rule does.
-/// O(1).
+/// Returns the rule that distinguishes two pods, whichever of them goes first; `None` if no rule
+/// does. O(1).
 pub fn deciding_rule(a: Candidate<'_>, b: Candidate<'_>, options: &RankOptions) -> Option<Rule> {
     match decide(a, b, options) {
         Some((_, Ordering::Equal)) | None => None,
@@ -130,8 +130,8 @@ pub fn deciding_rule(a: Candidate<'_>, b: Candidate<'_>, options: &RankOptions) 
     }
 }
 
-/// Returns the first rule that applies and its result: less if `a` goes first. The result is equal
-/// if times differ within a bucket and the UIDs are the same; later rules then don't apply.
+/// Returns the first rule that applies and the result: `Less` if `a` goes first. The result is
+/// `Equal` if times differ within a bucket and the UIDs are the same; later rules don't apply then.
 fn decide(a: Candidate<'_>, b: Candidate<'_>, options: &RankOptions) -> Option<(Rule, Ordering)> {
     let (a, a_rank, b, b_rank) = (a.fields, a.rank, b.fields, b.rank);
     let told_apart = |rule: Rule, order: Ordering| order.is_ne().then_some((rule, order));

@@ -7,13 +7,13 @@
 
 use std::cmp::Ordering;
 
-/// The maximum number of items sorted by insertion, which is faster than partitioning them.
+/// The maximum number of items to sort by insertion, which is faster than partitioning them.
 const INSERTION_MAX: usize = 20;
-/// The number of items from which the pivot is the median of three medians.
+/// The minimum number of items for a pivot that is the median of three medians.
 const NINTHER_MIN: usize = 64;
 
 /// Moves `count` items to the front such that no item after them is in an earlier group. The rest
-/// of the slice is unspecified and may not contain all other items.
+/// of the slice is unspecified and may lack some of the other items.
 ///
 /// `scratch` grows to twice the number of items and never shrinks. O(n) expected, O(n log n) at
 /// worst.
@@ -23,8 +23,8 @@ pub(super) fn select_first<T: Copy>(
     scratch: &mut Vec<T>,
     compare: impl Fn(&T, &T) -> Ordering,
 ) {
-    // A transitive relation halves the rest every other round. Any other relation, or an input that
-    // defeats the choice of pivots, ends in the merge sort.
+    // A transitive relation halves the remaining items every other round. For any other relation,
+    // or an input that defeats the choice of pivots, the merge sort takes over.
     let mut rounds_left = 2 * (items.len() | 1).ilog2() + 4;
     while count > 0 && count < items.len() {
         if items.len() <= INSERTION_MAX {
@@ -47,7 +47,7 @@ pub(super) fn select_first<T: Copy>(
     }
 }
 
-/// Splits the items around a pivot: the items before it, those equal to it, those after it. Returns
+/// Splits the items by a pivot into those before it, those equal to it, and those after it. Returns
 /// the lengths of the first two parts.
 fn partition<T: Copy>(
     items: &mut [T],
@@ -80,7 +80,7 @@ fn partition<T: Copy>(
     (less, equal)
 }
 
-/// Returns an item from about the middle.
+/// Returns an item that is probably near the middle.
 fn pivot<T: Copy>(items: &[T], compare: &impl Fn(&T, &T) -> Ordering) -> T {
     let median = |a: T, b: T, c: T| {
         let (low, high) = if compare(&b, &a).is_lt() {
@@ -151,7 +151,7 @@ fn merge<T: Copy>(
 ) {
     if !compare(&items[middle], &items[middle - 1]).is_lt() {
         // No item of the later run goes before the last item of the earlier one. If both runs keep
-        // the order of the groups, their concatenation does too: the two items at the seam don't
+        // the order of the groups, their concatenation does, too: the two items at the seam don't
         // contradict the groups, and neither do the items around them.
         return;
     }

@@ -1,4 +1,4 @@
-//! Tests of the ranker against the rules, on random pods.
+//! Tests that compare the ranker with the rules, on random pods.
 
 use podstorm_objects::{
     ConditionStatus, ConditionType, ContainerStatus, Labels, Pod, PodPhase, Time, Uid,
@@ -10,7 +10,7 @@ use super::*;
 const NOW_SECONDS: i64 = 1_772_921_233;
 const NOW_NS: i64 = NOW_SECONDS * 1_000_000_000 + 123;
 
-/// Generates fields with few values each, so that every rule decides in some cases.
+/// Generates pods whose fields have few values each, so that every rule decides in some cases.
 fn pod() -> impl Strategy<Value = Pod> {
     let ages = || prop_oneof![4 => (0i64..90).prop_map(Some), 1 => Just(None), 1 => (0i64..900_000).prop_map(Some)];
     let uid = prop_oneof![
@@ -89,7 +89,7 @@ proptest! {
         pods in prop::collection::vec(pod(), 1..60),
         options in options(),
         ranks in [0u32..3, 0..3, 0..3, 0..3],
-        // Some nodes have more pods than the fine keys can hold.
+        // Some nodes have more pods than fit into the fine keys.
         crowd in prop_oneof![6 => Just(1u32), 1 => Just(3_000_000u32)],
         k in 0usize..60,
     ) {
@@ -101,7 +101,7 @@ proptest! {
             .iter()
             .map(|fields| Candidate { fields, rank: rank_of_node(fields.node()) })
             .collect();
-        // The caller's numbers differ from the positions.
+        // The numbers by which the caller knows the pods differ from the positions.
         let numbered = (0u32..).map(|n| n * 3 + 7).zip(&fields);
         let mut ranker = Ranker::new();
         let chosen = ranker.choose(numbered.clone(), rank_of_node, &options, k).to_vec();
@@ -125,8 +125,8 @@ proptest! {
         for cut in 0..=order.len() {
             let mut flags = vec![false; pods.len()];
             order[..cut].iter().for_each(|number| flags[(number - 7) as usize / 3] = true);
-            // The order inside a contradicting group may depend on `k`, so `check_admissible`
-            // checks only the order between groups there.
+            // The order inside a contradicting group may depend on `k`. In such groups
+            // `check_admissible` checks only the order between groups.
             prop_assert_eq!(check_admissible(&candidates, &flags, &options), Ok(()));
         }
     }
@@ -142,7 +142,7 @@ proptest! {
     }
 }
 
-/// Builds a ready pod on a node, by ready age and creation age in seconds.
+/// Builds a ready pod on node 1. `ready_age` and `age` are in seconds.
 fn ready(uid: &str, ready_age: i64, age: i64, restarts: i32) -> RankFields {
     ready_on(1, uid, ready_age, age, restarts)
 }
@@ -197,7 +197,7 @@ fn rules_decide_in_their_order() {
 
 #[test]
 fn cycles_of_rules_are_tolerated() {
-    // Two pods with the same ready time whose restarts disagree with the UIDs, and one pod in
+    // Two pods with the same ready time whose restarts contradict their UIDs, and one pod in
     // between.
     let circle = [
         ready("a", 100, 200, 0),
@@ -217,7 +217,7 @@ fn cycles_of_rules_are_tolerated() {
     }
 }
 
-/// Returns a pseudo-random sequence, the same in every run.
+/// Returns a generator of pseudo-random numbers, the same in every run.
 fn drawn(seed: u64) -> impl FnMut(u64) -> u64 {
     let mut state = seed;
     move |below| {
@@ -230,8 +230,8 @@ fn drawn(seed: u64) -> impl FnMut(u64) -> u64 {
 
 #[test]
 fn large_choices_are_admissible_too() {
-    // Pods spread over weeks, in one burst, and in a burst among others: keys all different, all
-    // the same, and many the same. Sizes and shares are below and above those from which a bound is
+    // Pods spread over weeks, in one burst, and in a burst among others: all keys differ, all are
+    // equal, or many are equal. The sizes and shares are below and above those at which a bound is
     // sampled.
     let mut ranker = Ranker::new();
     for (seed, spread_days, crowd) in [(1, 30, 40), (2, 0, 1), (3, 1, 1), (4, 0, 3)] {

@@ -1,4 +1,4 @@
-//! Converts ReplicationControllers of the API server to ReplicaSets and back.
+//! Converts between ReplicationControllers, as the API server stores them, and ReplicaSets.
 
 use std::sync::Arc;
 
@@ -12,7 +12,8 @@ pub fn as_replica_set(object: &AnyObject) -> Option<Arc<ReplicaSet>> {
     Arc::clone(object).downcast()
 }
 
-/// Converts a ReplicaSet to the object of this kind that a status write sends.
+/// Converts a ReplicaSet to the object to send in a status write: a ReplicaSet or, for that kind,
+/// a ReplicationController.
 pub(super) fn of_kind(kind: Kind, set: ReplicaSet) -> AnyObject {
     if kind != Kind::REPLICATION_CONTROLLER {
         return Arc::new(set);

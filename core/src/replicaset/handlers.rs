@@ -15,8 +15,8 @@ use crate::cache::{Listed, OwnedPods, PodChange, PodRun};
 const NS_PER_SECOND: i64 = 1_000_000_000;
 
 impl Handler<Owner> for Controller {
-    /// Wakes the owner. If the owner was deleted or replaced by another with the same name, first
-    /// clears its expectations and records.
+    /// Adds the owner's key. If the owner was deleted, or replaced by another with the same name,
+    /// first clears the expectations and records of the key.
     fn handle(&self, change: &OwnerChange, now: Now) {
         let gone = match (&change.last, &change.old, &change.new) {
             (Some(last), _, _) => Some(last),
@@ -66,9 +66,9 @@ impl Controller {
         self.dependent_changed(old, new, change.deleted, now);
     }
 
-    /// Handles the changes of a list that the caller has put into the pod cache with
-    /// [`crate::cache::PodCache::replace`]. The result equals handling the pods one by one in list
-    /// order.
+    /// Handles the changes from a list that the caller has put into the pod cache with
+    /// [`crate::cache::PodCache::replace`]. The result equals that of handling the pods one by one
+    /// in list order.
     pub fn pods_listed(&self, listed: &Listed, now: Now) {
         for change in &listed.changes {
             self.pod_changed(change, now);
@@ -78,7 +78,7 @@ impl Controller {
         }
     }
 
-    /// Handles the pods of one run: one observation per pod and one key for all of them.
+    /// Handles the pods of one run: one observation per pod, but only one key for all of them.
     fn handle_run(&self, run: &PodRun, now: Now) {
         for pod in &run.others {
             let owned_pods = Some(&*run.owned_pods);
@@ -95,7 +95,7 @@ impl Controller {
     }
 
     /// Adds the owner's key with a delay of `minReadySeconds` after one of its pods became ready.
-    /// The pod becomes available then, perhaps without an event.
+    /// The pod becomes available after this delay, perhaps without an event.
     fn check_availability_later(&self, key: KeyId, now: Now) {
         let owner = self.owners.get(key);
         let seconds = owner.map_or(0, |owner| owner.object.spec.min_ready_seconds);
@@ -105,8 +105,8 @@ impl Controller {
         }
     }
 
-    /// Resolves a pod's controller reference to the key of a cached owner of this controller's
-    /// kind.
+    /// Returns the key of the cached owner to which the pods in `owned_pods` refer; `None` if the
+    /// owner has another kind than this controller's, or is not in the cache.
     #[inline]
     pub(super) fn resolve(&self, owned_pods: Option<&OwnedPods>) -> Option<KeyId> {
         owned_pods

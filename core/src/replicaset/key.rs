@@ -1,4 +1,4 @@
-//! Work items as text: `namespace/name`.
+//! Work items as strings: `namespace/name`.
 
 /// The error for a work item that is not a valid key.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

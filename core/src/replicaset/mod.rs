@@ -78,9 +78,9 @@ pub use sync::{Outcome, ReplicaSetSync, SyncError, SyncErrorClass};
 pub struct ControllerOptions {
     /// The kind of the owners: `ReplicaSet` or `ReplicationController`.
     pub kind: Kind,
-    /// The maximum number of pods created or deleted in one sync; 500 upstream, as a constant.
+    /// The maximum number of pods created or deleted in one sync. Upstream has a constant, 500.
     pub burst_replicas: usize,
-    /// The feature gates.
+    /// The feature gates of this controller.
     pub gates: Gates,
     /// Upstream's behaviour, the hardened behaviour, or a mix of their rows.
     pub policy: Policy,
@@ -91,7 +91,7 @@ pub struct ControllerOptions {
 pub struct Gates {
     /// `PodDeletionCost`: the annotation counts in ranking.
     pub pod_deletion_cost: bool,
-    /// `DeploymentReplicaSetTerminatingReplicas`: `status.terminatingReplicas` is kept.
+    /// `DeploymentReplicaSetTerminatingReplicas`: `status.terminatingReplicas` is maintained.
     pub terminating_replicas: bool,
     /// `StaleControllerConsistencyReplicaSet`: a sync waits until the caches show its last writes.
     pub stale_controller_consistency: bool,
@@ -112,13 +112,13 @@ impl ControllerOptions {
 /// The name of an expected pod, in the namespace of the key.
 pub type PodName = CompactString;
 
-/// The controller of one kind of owner, over a pod cache that controllers may share.
+/// The controller of ReplicaSets or ReplicationControllers. Controllers may share its pod cache.
 #[derive(Debug)]
 pub struct Controller {
     options: ControllerOptions,
     owners: Arc<OwnerStore>,
     expectations: Expectations<KeyId, PodName>,
-    /// Guards the caches of pods and of the owners.
+    /// Keeps syncs from acting on stale caches of pods and owners.
     guard: Guard<KeyId>,
     hardened: Hardened,
     queue: RateLimitingQueue<KeyId>,
@@ -126,7 +126,7 @@ pub struct Controller {
 }
 
 impl Controller {
-    /// Creates a controller that reads its owners and their pods from these informers.
+    /// Creates a controller that reads its owners and their pods from `informers`.
     ///
     /// # Panics
     /// Panics if the kind is neither ReplicaSet nor ReplicationController.
@@ -159,7 +159,7 @@ impl Controller {
         controller
     }
 
-    /// Creates a controller with informers of its own; also returns the informer of its owners.
+    /// Creates a controller with its own informers. Also returns the informer of its owners.
     ///
     /// # Panics
     /// Panics as [`new`](Controller::new) does.
@@ -207,7 +207,7 @@ impl Controller {
         &self.queue
     }
 
-    /// Returns the controller's own metrics. The guard and the queue have theirs.
+    /// Returns the controller's own metrics. The guard and the queue have separate metrics.
     pub fn metrics(&self) -> &ControllerMetrics {
         &self.metrics
     }

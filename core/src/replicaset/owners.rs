@@ -1,5 +1,5 @@
 //! The store of owners: ReplicaSets, or ReplicationControllers converted to ReplicaSets. An entry
-//! has the compiled selector, the owned pods and, created on first use, the pod from the template
+//! has the compiled selector, the owned pods and, built on first use, the pod from the template
 //! and the template's comparable form. All workloads that read ReplicaSets share the store.
 
 use std::sync::Arc;
@@ -23,7 +23,7 @@ use crate::template::TemplateForm;
 /// The cached owners of one kind.
 pub type OwnerStore = Store<Owner>;
 
-/// A change of a cached owner by an event.
+/// A change of a cached owner.
 pub type OwnerChange = Change<Owner>;
 
 /// The kind and the pod cache that every cached owner is attached to.
@@ -31,7 +31,7 @@ pub type OwnerChange = Change<Owner>;
 pub struct OwnerContext {
     /// The kind of the owners: ReplicaSet or ReplicationController.
     pub kind: Kind,
-    /// The cache of their pods.
+    /// The cache of the owners' pods.
     pub pods: Arc<PodCache>,
 }
 
@@ -40,13 +40,13 @@ pub struct OwnerContext {
 pub struct Owner {
     /// The dense key of the owner.
     pub key: KeyId,
-    /// The object.
+    /// The ReplicaSet, possibly converted from a ReplicationController.
     pub object: Arc<ReplicaSet>,
     /// The namespace of the owner, in the type that requests use.
     pub namespace: Str,
     /// The compiled selector, or the compile error.
     pub selector: Result<Arc<Selector>, SelectorError>,
-    /// The controller reference of its pods.
+    /// The controller reference that the owner's pods carry.
     pub controller_ref: Arc<OwnerReference>,
     /// The pods with that controller reference.
     pub(crate) owned_pods: Arc<OwnedPods>,
@@ -54,7 +54,7 @@ pub struct Owner {
     pub(crate) orphans: Arc<OwnedPods>,
     /// The pod to create, built from the template on first use.
     pod_from_template: OnceLock<Arc<Pod>>,
-    /// The comparable form of the template, built on first use: only Deployments compare templates.
+    /// The comparable form of the template, built on first use. Only Deployments compare templates.
     template_form: OnceLock<TemplateForm>,
     /// The revision that Deployments read from the annotations, parsed on first use.
     revision: OnceLock<Option<i64>>,
@@ -62,7 +62,7 @@ pub struct Owner {
     reference: OnceLock<Arc<ObjectReference>>,
 }
 
-/// Returns the store of a kind's owners. A controller manager has one store per kind.
+/// Returns the store of the owners of this kind. A controller manager has one store per kind.
 pub(crate) fn store(kind: Kind, informers: &mut Informers) -> Arc<OwnerStore> {
     let pods = Arc::clone(informers.pods());
     informers.store(kind, || OwnerContext { kind, pods })
@@ -81,12 +81,12 @@ impl Owner {
             .get_or_init(|| TemplateForm::from_template(&self.object.spec.template))
     }
 
-    /// Returns the revision that `read` finds in the metadata. `read` runs once.
+    /// Returns the revision that `read` finds in the metadata. `read` runs once per version.
     pub(crate) fn revision(&self, read: impl FnOnce(&ObjectMeta) -> Option<i64>) -> Option<i64> {
         *self.revision.get_or_init(|| read(&self.object.metadata))
     }
 
-    /// Returns the reference to this version of the object, for Events; `kind` is the owner's kind.
+    /// Returns the reference to this version of the object, for Events. `kind` is the owner's kind.
     pub fn reference(&self, kind: Kind) -> &Arc<ObjectReference> {
         self.reference
             .get_or_init(|| Arc::new(ObjectReference::new(kind, &self.object.metadata)))
@@ -164,7 +164,7 @@ impl Cached for Owner {
     }
 }
 
-/// Copies the value that was built for the last version, if there is one.
+/// Copies a value that was built for the previous version, if there is one.
 fn kept<T: Clone>(made: Option<&OnceLock<T>>) -> OnceLock<T> {
     let kept = OnceLock::new();
     if let Some(value) = made.and_then(OnceLock::get) {
@@ -189,9 +189,9 @@ impl Owned for Owner {
     }
 }
 
-/// Fills `related` with the selectors and namespaces of all owners with the same controller as this
-/// one, itself included. Leaves it empty if the owner has no controller. Skips selectors that don't
-/// compile.
+/// Fills `related` with the selectors and namespaces of all owners that have the same controller
+/// as `owner`, `owner` included. Leaves it empty if `owner` has no controller. Skips selectors that
+/// don't compile.
 pub(super) fn related_selectors(
     owners: &OwnerStore,
     owner: &Owner,

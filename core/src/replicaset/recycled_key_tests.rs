@@ -1,4 +1,4 @@
-//! Tests of keys that are reused after their owners.
+//! Tests of keys that are reused after their owners were deleted.
 
 use std::sync::Arc;
 
@@ -81,7 +81,7 @@ fn a_successor_in_a_key_inherits_nothing() {
     while controller.queue().try_take(0) != Take::Empty {
         controller.queue().done(key, 0);
     }
-    // Set up the state that a sync in progress leaves behind.
+    // Set up the state that an interrupted sync leaves behind.
     let uid = &old.metadata.uid;
     controller.expectations.expect_creations(key, 3, 0);
     controller.remember_something(key, uid);

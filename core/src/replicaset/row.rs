@@ -13,7 +13,7 @@ use crate::controller::{ControllerType, Setup};
 
 /// `PodDeletionCost`: the annotation counts in ranking.
 pub const POD_DELETION_COST: Gate = Gate::on("PodDeletionCost");
-/// `DeploymentReplicaSetTerminatingReplicas`: `status.terminatingReplicas` is kept.
+/// `DeploymentReplicaSetTerminatingReplicas`: `status.terminatingReplicas` is maintained.
 pub const TERMINATING_REPLICAS: Gate = Gate::on("DeploymentReplicaSetTerminatingReplicas");
 /// `StaleControllerConsistencyReplicaSet`: a sync waits until the caches show its last writes.
 pub const STALE_CONSISTENCY: Gate = Gate::on("StaleControllerConsistencyReplicaSet");
@@ -122,7 +122,7 @@ pub(super) fn row_of(kind: Kind) -> &'static ControllerRow {
 }
 
 impl Gates {
-    /// Returns the gates set in a map from name to value.
+    /// Returns the gates with the values in `set`. The others have their defaults.
     pub fn from_flags(set: &BTreeMap<String, bool>) -> Gates {
         Gates {
             pod_deletion_cost: POD_DELETION_COST.is_on(set),

@@ -1,5 +1,5 @@
 //! Counts an owner's pods and chooses which to delete. Uses the running totals of the cache unless
-//! a pod must be claimed; then it walks the claimed pods one by one.
+//! a pod must be claimed; in that case it walks the claimed pods one by one.
 //!
 //! [`DeletionOrder`] explains the choice: it finds, ranks and chooses pods with the functions that
 //! a sync uses, and sends no request.
@@ -24,15 +24,15 @@ use crate::ranking::{
 #[derive(Debug, Default)]
 pub(super) struct PodsToDelete {
     names: Vec<CompactString>,
-    /// The pods' UIDs in the same order, if deletes carry UIDs.
+    /// The UIDs of the pods, in the order of `names`; empty if deletes don't carry UIDs.
     uids: Vec<Uid>,
     ranker: Ranker,
     related: NodeCounts,
-    /// The selectors of the related pods; non-empty only while those are counted.
+    /// The selectors of the related owners; non-empty only while the related pods are counted.
     selectors: Vec<NamespacedSelector>,
     label_sets: Vec<(Labels, Arc<OwnedPods>)>,
     claimed: Vec<RankFields>,
-    /// The claimed pods, if they were claimed one by one.
+    /// The claimed pods; empty unless they were claimed one by one.
     claimed_pods: Vec<Arc<Pod>>,
 }
 
@@ -41,7 +41,7 @@ impl PodsToDelete {
         &self.names
     }
 
-    /// Returns the UIDs in the same order; empty if deletes don't carry UIDs.
+    /// Returns the UIDs in the order of the names; empty if deletes don't carry UIDs.
     pub(super) fn uids(&self) -> &[Uid] {
         &self.uids
     }
@@ -78,17 +78,17 @@ impl Ranked {
     }
 }
 
-/// The plan of an owner's next sync for its surplus pods.
+/// The surplus pods that the next sync of an owner would delete, and the order of all pods.
 #[derive(Clone, Debug)]
 pub struct DeletionOrder {
     /// Every active pod that the owner has claimed or would adopt, in deletion order.
     pub pods: Vec<Ranked>,
-    /// The number of pods the sync deletes, from the front: the surplus, capped by the burst.
+    /// The number of pods that the sync deletes, from the front: the surplus, capped by the burst.
     pub to_delete: usize,
     /// The number of the owner's active pods that its selector no longer matches. The sync releases
-    /// them, so `pods` does not have them.
+    /// them, so they are not in `pods`.
     pub released: usize,
-    /// Whether no other choice of that many pods would be correct.
+    /// Whether no other set of `to_delete` pods would be correct to delete.
     pub is_only_choice: bool,
     /// The ranking options.
     pub options: RankOptions,
@@ -96,8 +96,8 @@ pub struct DeletionOrder {
 
 impl Controller {
     /// Counts the owner's pods and, if there are too many, chooses the pods to delete, all from one
-    /// state of the cache. If a pod must be released or adopted, returns the active pods to claim
-    /// instead: the owner's pods, then the orphans.
+    /// state of the cache. If a pod must be released or adopted, instead returns the active pods to
+    /// claim: the owner's pods, then the orphans.
     ///
     /// O(label sets) for the counts. Reads individual pods only to delete some, to compute
     /// availability with `minReadySeconds`, or to claim.
@@ -383,8 +383,8 @@ impl Controller {
         selectors.clear();
     }
 
-    /// Returns the related pods of an owner, active or not, that count for co-location. For tests
-    /// and explanations. O(pods of the related label sets).
+    /// Returns the pods, active or not, that match the selector of any sibling of the owner. For
+    /// tests and explanations. O(pods of the matching label sets).
     pub fn related_pods(&self, owner: &Owner) -> Vec<Arc<Pod>> {
         let (mut pods, mut selectors, mut label_sets) = (Vec::new(), Vec::new(), Vec::new());
         related_selectors(&self.owners, owner, &mut selectors);
@@ -394,8 +394,8 @@ impl Controller {
     }
 
     /// Ranks the active pods of an owner as a sync at `now` would. If the burst leaves part of the
-    /// surplus to the next sync, only the pods to delete are sorted, at the front; the rest keeps
-    /// the order of the cache. An owner that is being deleted neither deletes nor adopts.
+    /// surplus to a later sync, only the pods to delete are sorted, at the front; the others keep
+    /// the order of the cache. An owner that is being deleted neither deletes nor adopts pods.
     ///
     /// O(n log n) in the owner's pods; with a leftover surplus O(n + k log k), where k pods are
     /// deleted. Allocates. Assumes that adoptions and releases succeed.
@@ -546,7 +546,7 @@ fn is_only_choice(
     if chosen == owned_pods.len() {
         return true;
     }
-    // All pods have the same rank, so the rank need not be looked up by node.
+    // All these pods have the same rank, so no look-up by node is needed.
     let fields = (0u32..).zip(owned_pods.iter().map(|ranked| &ranked.fields));
     let order = ranker.order(fields, |_| last.rank, options, chosen, true);
     let order: Vec<Candidate<'_>> = order

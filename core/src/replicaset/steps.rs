@@ -21,8 +21,8 @@ use super::sync::{Outcome, ReplicaSetSync, SyncError, SyncErrorClass, SyncStage}
 use super::{Controller, Step};
 
 impl Controller {
-    /// Begins the sync of a key from the queue. A [`Driver`](podstorm_runtime::driver::Driver)
-    /// returns the key.
+    /// Begins the sync of a key that was taken from the queue. A
+    /// [`Driver`](podstorm_runtime::driver::Driver) gives the key back.
     pub fn begin(&self, key: KeyId, sync: &mut ReplicaSetSync, now: Now) -> Step {
         sync.reset(key);
         let rules = &self.guard.rules;
@@ -57,8 +57,8 @@ impl Controller {
         self.conclude_step(step, owner, sync, now)
     }
 
-    /// Ends a step. Runs the end of a finished sync; stores the owner in a sync that waits for
-    /// answers.
+    /// Ends a step. If the sync has finished, runs its end; if it waits for answers, stores the
+    /// owner in it.
     #[inline]
     fn conclude_step(
         &self,
@@ -574,8 +574,8 @@ impl Controller {
         }
     }
 
-    /// Records the version of a pod that this controller wrote, for the controller that the
-    /// server's version of the pod names.
+    /// Records the version of a pod that this controller wrote, under the key of the controller
+    /// that the returned pod names.
     pub(super) fn record_pod_write(&self, meta: &ObjectMeta) {
         if let Some(controller) = meta.controller() {
             let owner = self.owners.intern(&meta.namespace, &controller.name);
@@ -585,7 +585,7 @@ impl Controller {
     }
 }
 
-/// Returns the answer to this request. All requests have one.
+/// Returns the answer to the request with this index. All requests must have one.
 fn answer_of(answers: &[Option<Answer>], index: usize) -> &Answer {
     answers[index]
         .as_ref()
@@ -623,7 +623,7 @@ mod tests {
     use super::Outcome;
     use crate::policy::Behaviour::{Hardened, Upstream};
 
-    /// Runs a sync that is about to write its status while the object changes.
+    /// Runs a sync whose object changes just before the sync writes its status.
     fn overtaken(
         harness: &mut Harness,
         change: impl FnOnce(&mut podstorm_objects::ReplicaSet),
@@ -649,7 +649,7 @@ mod tests {
                 owner.metadata.uid = Uid::from_u128(0xb);
                 owner.status.replicas = 77;
             });
-            // Upstream writes onto the new object that it has no pods and was observed.
+            // Upstream writes the status onto the new object: no pods, and its generation observed.
             assert_eq!(outcome == Outcome::Ok, behaviour == Upstream);
             let theirs = harness.server.owner.status.replicas == 77;
             assert_eq!(theirs, behaviour == Hardened);

@@ -27,11 +27,11 @@ pub struct ReplicaSetSync {
     pub(super) outcome: Outcome,
     pub(super) requests: Vec<Request>,
     pub(super) answers: Vec<Option<Answer>>,
-    /// The indices of the answered requests, in the order of the answers.
+    /// The indices of the answered requests, in the order in which the answers came.
     pub(super) answered: Vec<usize>,
     pub(super) events: Vec<EventIntent>,
     pub(super) requests_made: u32,
-    /// The owner, kept while requests are in flight. It and everything below belong to one sync.
+    /// The owner, stored while requests are in flight. The fields from here on belong to one sync.
     pub(super) owner: Option<Arc<Owner>>,
     pub(super) may_scale: bool,
     pub(super) claim: Option<Box<Claim>>,
@@ -45,7 +45,7 @@ pub struct ReplicaSetSync {
     pub(super) pending: PendingNames,
     /// The number of free pending names that this sync has used.
     pub(super) pending_asked: usize,
-    /// The error of creating or deleting, returned only after the status is written.
+    /// The error of the creates or deletes. The sync returns it only after the status is written.
     pub(super) manage_error: Option<(SyncErrorClass, String)>,
     pub(super) new_status: Option<Box<ReplicaSetStatus>>,
     /// The result of checking the caches; hardened behaviour only.
@@ -56,14 +56,14 @@ pub struct ReplicaSetSync {
     pub(super) silent_error: Option<(SyncErrorClass, String)>,
 }
 
-/// Counts of the claimed pods at the moment of the claim.
+/// Counts of the owner's pods, taken at the moment of the claim.
 #[derive(Debug, Default)]
 pub(super) struct PodCounts {
     pub(super) status: StatusCounts,
     /// The number of pods that became ready at or before the availability cutoff. This field and
     /// the next are filled only if `minReadySeconds` is set.
     pub(super) available_at_cutoff: u32,
-    /// The ready times of the other pods, with the number of pods at each time.
+    /// The ready times after the cutoff, with the number of pods at each time.
     pub(super) ready_times: Vec<(Time, u32)>,
     pub(super) terminating: i32,
 }
@@ -79,13 +79,13 @@ pub(super) enum SyncStage {
     PuttingStatus,
     ReadingOwnerToRetry,
     PuttingStatusAgain,
-    /// Comes before everything else. The owner is not known yet.
+    /// The first stage of a sync. The owner is not known yet.
     ReadingFence,
-    /// Comes after everything else.
+    /// The last stage of a sync.
     ReadingLastFence,
 }
 
-/// The end of a sync.
+/// How a sync ended.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Outcome {
     /// Success, or there was nothing to do.
@@ -101,13 +101,13 @@ pub enum Outcome {
 pub struct SyncError {
     /// The step that failed.
     pub class: SyncErrorClass,
-    /// The text of the error.
+    /// The error message.
     pub message: String,
     /// The errors of the individual pods, if several pods were claimed.
     pub details: Vec<String>,
 }
 
-/// The step that failed.
+/// The step in which a sync failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SyncErrorClass {
     /// The cache of that kind does not show the last writes yet.
@@ -184,7 +184,7 @@ impl ReplicaSetSync {
         self.key
     }
 
-    /// Returns the requests to carry out concurrently.
+    /// Returns the current batch of requests, which may be carried out concurrently.
     pub fn requests(&self) -> &[Request] {
         &self.requests
     }
@@ -202,7 +202,7 @@ impl ReplicaSetSync {
         self.answered.push(index);
     }
 
-    /// Returns the number of requests made so far.
+    /// Returns the number of requests that this sync has made so far.
     pub fn requests_made(&self) -> u32 {
         self.requests_made
     }
@@ -212,7 +212,7 @@ impl ReplicaSetSync {
         self.events.drain(..)
     }
 
-    /// Returns the outcome. Meaningful only after the sync has ended.
+    /// Returns how the sync ended. Meaningful only after the sync has ended.
     pub fn outcome(&self) -> &Outcome {
         &self.outcome
     }
@@ -243,7 +243,7 @@ impl ReplicaSetSync {
         self.silent_error = None;
     }
 
-    /// Takes the error with which the sync ends once its status is written, if there is one.
+    /// Takes the error with which the sync ends once its status is written; `None` if it succeeded.
     #[inline]
     pub(super) fn take_error(&mut self) -> Option<(SyncErrorClass, String)> {
         if self.manage_error.is_none() && self.silent_error.is_none() {

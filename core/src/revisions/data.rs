@@ -1,5 +1,5 @@
-//! The data of a revision: a pod template as upstream writes it, byte for byte, and the hash of
-//! these bytes.
+//! The data of a revision: a pod template exactly as upstream writes it, byte for byte, and the
+//! hash of these bytes.
 
 use std::fmt::Write as _;
 
@@ -9,14 +9,14 @@ use serde_json::{Number, Value, json};
 
 use crate::template::{Mismatch, as_upstream_writes};
 
-/// The data that a revision keeps of its workload: the patch that restores the template.
+/// The data that a revision stores about its workload: the patch that restores the template.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RevisionData {
     value: Value,
 }
 
 impl RevisionData {
-    /// Returns the data of a template. O(bytes).
+    /// Returns the data for a template. O(bytes).
     ///
     /// # Errors
     /// Fails if the template has a value of the wrong type.
@@ -31,12 +31,12 @@ impl RevisionData {
         Ok(RevisionData { value })
     }
 
-    /// Returns the data as JSON, in the form of the revision.
+    /// Returns the data as the JSON value that a revision contains.
     pub fn value(&self) -> &Value {
         &self.value
     }
 
-    /// Returns the bytes that upstream hashes. O(bytes).
+    /// Returns the string whose bytes upstream hashes. O(bytes).
     pub fn text(&self) -> String {
         let mut text = String::new();
         write(&self.value, &mut text);
@@ -44,8 +44,8 @@ impl RevisionData {
     }
 }
 
-/// Returns the hash of a revision's data, in characters that form no words. `collision_count` comes
-/// from the workload's status; 0 and absent give different hashes.
+/// Returns the hash of a revision's data, in characters that can't form words. `collision_count` is
+/// that in the workload's status; 0 and `None` result in different hashes.
 ///
 /// Source: `HashControllerRevision` of Kubernetes' `pkg/controller/history`.
 pub fn revision_hash(data: &str, collision_count: Option<i32>) -> CompactString {
@@ -53,7 +53,7 @@ pub fn revision_hash(data: &str, collision_count: Option<i32>) -> CompactString 
     let count = collision_count.map(|count| count.to_compact_string());
     let count = count.as_deref().unwrap_or_default();
     let bytes = data.bytes().chain(count.bytes());
-    // FNV-1. With the two steps in the other order it would be FNV-1a, which names ReplicaSets.
+    // FNV-1. With its two steps in the other order it would be FNV-1a, which names ReplicaSets.
     let hash = bytes.fold(2_166_136_261_u32, |hash, byte| {
         hash.wrapping_mul(16_777_619) ^ u32::from(byte)
     });
@@ -62,8 +62,8 @@ pub fn revision_hash(data: &str, collision_count: Option<i32>) -> CompactString 
     digits.bytes().map(safe).collect()
 }
 
-/// Converts numbers to doubles and back. Upstream reads the template's JSON without types, with
-/// every number a double.
+/// Converts all numbers to doubles and back. Upstream reads the JSON of the template without types,
+/// so that every number is a double.
 fn pass_through_doubles(value: &mut Value) {
     match value {
         Value::Number(number) => *number = as_double(number),
@@ -80,8 +80,8 @@ fn as_double(number: &Number) -> Number {
     read.unwrap_or_else(|| number.clone())
 }
 
-/// Writes JSON as Go does: compact, members sorted by bytes, and some characters escaped without
-/// need.
+/// Writes JSON as Go does: compact, with members sorted by bytes, and with more characters escaped
+/// than necessary.
 fn write(value: &Value, out: &mut String) {
     match value {
         Value::String(text) => write_text(text, out),
@@ -167,7 +167,7 @@ mod tests {
             (30, "30"),
         ] {
             let text = as_double(&number.into()).to_string();
-            // The last number no longer fits a signed 64-bit number.
+            // The last number no longer fits into a signed 64-bit number.
             let double = if number == i64::MAX {
                 "9223372036854775808"
             } else {

@@ -1,5 +1,5 @@
-//! The requests for a workload's revisions: orphans are adopted, the revision of the current
-//! template is found or created, and old revisions are deleted.
+//! The requests about a workload's revisions: to adopt orphans, to find or create the revision of
+//! the current template, and to delete old revisions.
 
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ pub struct Owner<'a> {
     pub kind: Kind,
     /// The metadata of the workload.
     pub meta: &'a ObjectMeta,
-    /// The controller reference of its dependents.
+    /// The controller reference that the workload's dependents carry.
     pub reference: &'a Arc<OwnerReference>,
     /// `status.collisionCount`; 0 if absent.
     pub collision_count: i32,
@@ -29,21 +29,21 @@ pub struct Owner<'a> {
 /// The current revision and the update revision of a workload.
 #[derive(Clone, Debug)]
 pub struct Found {
-    /// The revision that the status names as current; the update revision if there is none of that
-    /// name.
+    /// The revision that the status names as current; the update revision if the named one does not
+    /// exist.
     pub current: Revision,
     /// The revision of the current template.
     pub update: Revision,
-    /// The number of name collisions so far.
+    /// The number of name collisions so far, for the status.
     pub collision_count: i32,
 }
 
 impl Owner<'_> {
-    /// Adopts the revisions without a controller, after one live read of the workload.
+    /// Adopts the revisions that have no controller, after one live read of the workload.
     ///
     /// # Errors
-    /// Fails if the workload must not adopt or a request fails. Later revisions are then not
-    /// adopted.
+    /// Fails if the workload must not adopt, or at the first failed request. Later revisions are
+    /// then not adopted.
     pub async fn adopt(&self, calls: &Calls, revisions: &[Revision]) -> Result<(), SyncFailure> {
         let is_orphan = |it: &&Revision| it.0.metadata.controller().is_none();
         let mut orphans = revisions.iter().filter(is_orphan).peekable();
@@ -69,9 +69,9 @@ impl Owner<'_> {
         Ok(())
     }
 
-    /// Finds the revision with this data among the sorted ones and makes it the newest, or creates
-    /// it. `is_same` reports whether a revision with other data restores the same template.
-    /// `current` is the name of the current revision.
+    /// Finds the revision with this data among the `sorted` ones and makes it the newest. If there
+    /// is none, creates it. `is_same` reports whether a revision with other data restores the same
+    /// template. `current` is the name of the current revision.
     ///
     /// # Errors
     /// Fails if a request fails.
@@ -101,7 +101,7 @@ impl Owner<'_> {
         })
     }
 
-    /// Makes an older revision the newest.
+    /// Gives an older revision the number `number`, which makes it the newest.
     async fn renumber(
         &self,
         calls: &Calls,
@@ -114,7 +114,7 @@ impl Owner<'_> {
             .insert("revision".to_owned(), number.into());
         let stored = calls.put(renumbered).await;
         stored.map(Revision).map_err(|error| {
-            // As in upstream: the failed write has emptied the object that is written again.
+            // Like upstream, where the failed write has emptied the object that is written again.
             let text = match error.reason {
                 Reason::Conflict => "resource name may not be empty".to_owned(),
                 _ => error.message,
@@ -123,8 +123,8 @@ impl Owner<'_> {
         })
     }
 
-    /// Creates the revision with this data. If another revision has the name, increments the
-    /// collision count.
+    /// Creates the revision with this data. As long as another revision has the name, increments
+    /// the collision count.
     async fn create(
         &self,
         calls: &Calls,
@@ -153,13 +153,13 @@ impl Owner<'_> {
                 return Ok(found);
             }
             *collision_count += 1;
-            // As in upstream: the label keeps the first hash.
+            // Like upstream: the label keeps the first hash.
             let hash = revision_hash(&text, Some(*collision_count));
             revision.metadata.name = revision_name(&self.meta.name, &hash).into();
         }
     }
 
-    /// Builds the revision with this data, whose bytes are `text`.
+    /// Builds the revision with this data. `text` is the string form of the data.
     ///
     /// Source: `NewControllerRevision` of Kubernetes' `pkg/controller/history`.
     pub fn new_revision(
@@ -188,7 +188,7 @@ impl Owner<'_> {
     }
 }
 
-/// Deletes revisions one by one, up to the first failure.
+/// Deletes revisions one after the other, up to the first failure.
 ///
 /// # Errors
 /// Fails if a request fails.

@@ -1,4 +1,4 @@
-//! Lists of revisions: their order, their numbers, and the surplus to delete.
+//! Lists of revisions: their order, their numbers, and the surplus revisions to delete.
 
 use std::sync::Arc;
 
@@ -13,24 +13,24 @@ use serde_json::Value;
 pub struct Revision(pub Arc<DynamicObject>);
 
 impl Revision {
-    /// Returns the name.
+    /// Returns the name of the revision.
     pub fn name(&self) -> &str {
         &self.0.metadata.name
     }
 
-    /// Returns the number.
+    /// Returns the number of the revision; 0 if it is absent.
     pub fn number(&self) -> i64 {
         let number = self.0.fields.get("revision").and_then(Value::as_i64);
         number.unwrap_or(0)
     }
 
-    /// Returns the data; null if the revision has none.
+    /// Returns the data of the revision; null if it has none.
     pub fn data(&self) -> &Value {
         self.0.fields.get("data").unwrap_or(&Value::Null)
     }
 }
 
-/// Sorts revisions from the oldest to the newest: by number, then creation, then name.
+/// Sorts revisions from the oldest to the newest: by number, then by creation, then by name.
 pub fn sort(revisions: &mut [Revision]) {
     revisions.sort_by(|a, b| {
         let by = |it: &Revision| (it.number(), it.0.metadata.creation_timestamp.unix_seconds());
@@ -38,20 +38,20 @@ pub fn sort(revisions: &mut [Revision]) {
     });
 }
 
-/// Returns the number of the next revision after these sorted ones.
+/// Returns the number for the revision that follows these sorted ones.
 pub fn next_number(sorted: &[Revision]) -> i64 {
     sorted.last().map_or(1, |last| last.number() + 1)
 }
 
-/// Returns the revisions to delete, oldest first: all that are not `live`, except for the newest
-/// `limit`. A negative limit keeps all.
+/// Returns the revisions to delete, oldest first: all that are not live, except for the newest
+/// `limit` of them. A negative limit keeps all.
 pub fn surplus(
     sorted: &[Revision],
     is_live: impl Fn(&Revision) -> bool,
     limit: i64,
 ) -> impl Iterator<Item = &Revision> {
     let kept = usize::try_from(limit).unwrap_or(usize::MAX);
-    // To decide whether a revision is live, every pod must be read.
+    // Deciding whether a revision is live reads every pod, so it is avoided if nothing is surplus.
     let all = if sorted.len() > kept { sorted } else { &[] };
     let history: Vec<&Revision> = all.iter().filter(|it| !is_live(it)).collect();
     let count = history.len().saturating_sub(kept);

@@ -1,4 +1,4 @@
-//! Restoring a workload's spec from a revision.
+//! Restores a workload's spec from a revision.
 
 use podstorm_objects::defaulting::Within as _;
 use podstorm_objects::defaulting::fill_spec;
@@ -8,16 +8,16 @@ use serde_json::Value;
 use super::RevisionData;
 use crate::template::{Mismatch, WorkloadRules, as_upstream_writes};
 
-/// A revision that can't be applied.
+/// The error for a revision that can't be applied.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RestoreError {
     /// The data is not a patch.
     #[error("the data of the revision is not a JSON object")]
     NotAnObject,
-    /// The data is a patch that does not fit.
+    /// The data is a patch that can't be applied to the workload.
     #[error(transparent)]
     Patch(#[from] PatchProblem),
-    /// The workload would have a value of the wrong type.
+    /// The restored workload would have a value of the wrong type.
     #[error(transparent)]
     Mismatch(#[from] Mismatch),
 }
@@ -43,9 +43,9 @@ pub fn restored_spec(spec: &Map, data: &Value) -> Result<Map, RestoreError> {
     Ok(spec)
 }
 
-/// Reports whether the data of a revision, applied and with the API's defaults, equals this data;
-/// `false` if the revision can't be applied. Prevents rollouts because of another spelling of the
-/// template or a new default.
+/// Reports whether the stored data of a revision, applied to `spec` and completed with the API's
+/// defaults, equals `data`. Returns `false` if the revision can't be applied. Prevents rollouts
+/// that are due only to another spelling of the template or a new default.
 pub fn is_same_template(spec: &Map, stored: &Value, data: &RevisionData) -> bool {
     let Ok(mut restored) = restored_spec(spec, stored) else {
         return false;

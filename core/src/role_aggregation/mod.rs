@@ -1,9 +1,9 @@
-//! The ClusterRole aggregation controller: a ClusterRole with an `aggregationRule` gets the rules
-//! of the ClusterRoles that match its selectors.
+//! The ClusterRole aggregation controller: it gives a ClusterRole with an `aggregationRule` the
+//! rules of all ClusterRoles that match its selectors.
 //!
-//! Every change of a ClusterRole wakes all aggregated ones, because each may match it. The rules
-//! are in the order of the selectors, then of the names; of equal rules the first stays. A role
-//! with the right rules is not written.
+//! Every change of a ClusterRole wakes all aggregated roles, because each of them may select it.
+//! The rules are in the order of the selectors, and then of the names. Of equal rules, only the
+//! first is kept. A role that already has the right rules is not written.
 //!
 //! One lock guards the keys of the aggregated roles. It is not held across a call.
 //!
@@ -25,7 +25,7 @@ use serde_json::{Value, json};
 
 use crate::controller::{ControllerType, Setup};
 
-/// The name of the controller, which is also its field manager.
+/// The name of the controller, which is also the field manager of its writes.
 const NAME: &str = "clusterrole-aggregation-controller";
 
 /// A cached ClusterRole.
@@ -73,7 +73,7 @@ pub struct Controller(Arc<Shared>);
 struct Shared {
     roles: Arc<Store<Role>>,
     queue: RateLimitingQueue<KeyId>,
-    /// The cached roles with an `aggregationRule`. Written by the handler.
+    /// The keys of cached roles with an `aggregationRule`. Written by the handler.
     aggregated: Mutex<BTreeSet<KeyId>>,
 }
 
@@ -110,7 +110,7 @@ impl AsyncWorkload for Controller {
     }
 }
 
-/// Returns the selectors of an aggregated role; `None` for other roles.
+/// Returns the selectors of an aggregated role; `None` for any other role.
 fn selectors(role: &DynamicObject) -> Option<&[Value]> {
     let rule = role.fields.get("aggregationRule")?;
     let selectors = rule.get("clusterRoleSelectors").and_then(Value::as_array);
@@ -124,7 +124,7 @@ fn rules(role: &DynamicObject) -> &[Value] {
     rules.map_or(&[], Vec::as_slice)
 }
 
-/// Sets the rules of one role to those of the roles that it matches.
+/// Sets the rules of one role to those of the roles that it selects.
 async fn run(shared: Arc<Shared>, key: KeyId, calls: Calls) -> Result<End, SyncFailure> {
     let Some(role) = shared.roles.get(key) else {
         return Ok(End::Forget);
@@ -159,8 +159,8 @@ async fn run(shared: Arc<Shared>, key: KeyId, calls: Calls) -> Result<End, SyncF
 }
 
 impl Shared {
-    /// Returns the rules of the roles that match these selectors, except for the role itself.
-    /// O(selectors × roles, and rules squared).
+    /// Returns the rules of the roles that match these selectors, without those of `role` itself.
+    /// O(selectors × roles + rules²).
     fn aggregate(&self, role: &Role, selectors: &[Value]) -> Result<Vec<Value>, SyncFailure> {
         let mut all: Vec<Role> = self
             .roles

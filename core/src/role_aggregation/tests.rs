@@ -1,4 +1,4 @@
-//! Tests of the rules that an aggregated role gets, and of when it is written.
+//! Tests of the rules that an aggregated role gets, and of when they are written.
 
 use podstorm_objects::{AnyObject, ApiError, Reason};
 use podstorm_runtime::client::{Answer, Request};
@@ -13,12 +13,12 @@ const NOW: Now = Now {
     wall_ns: 0,
 };
 
-/// The controller, with a server that carries out its applies.
+/// A controller, and a server that carries out its applies.
 struct World {
     controller: Arc<Controller>,
     roles: Arc<dyn AnyInformer>,
     driver: Driver<AsyncSync>,
-    /// Whether the next write fails.
+    /// Whether the next write must fail.
     fails: bool,
     failures: Vec<String>,
 }
@@ -47,13 +47,14 @@ impl World {
         self.roles.apply(Delta::Applied(Arc::new(role)), NOW);
     }
 
-    /// Adds a role that is aggregated into another one, with rules for these resources.
+    /// Adds a role with rules for these resources that is aggregated into another role.
     fn part(&self, name: &str, of: &str, resources: &[&str]) {
         let rules: Vec<Value> = resources.iter().map(|it| rule(it)).collect();
         self.put(name, json!({of: "true"}), json!({"rules": rules}));
     }
 
-    /// Adds a role that aggregates the roles with this label, and has this label itself.
+    /// Adds a role that aggregates the roles with the label `from` and itself has the label
+    /// `label`.
     fn whole(&self, name: &str, from: &str, label: &str) {
         let selectors = json!([{"matchLabels": {from: "true"}}]);
         let members = json!({"aggregationRule": {"clusterRoleSelectors": selectors}});
@@ -66,8 +67,8 @@ impl World {
         self.roles.apply(Delta::Deleted(Arc::new(role)), NOW);
     }
 
-    /// Syncs the due keys and those that follow. Returns the writes: a role and the resources of
-    /// its rules.
+    /// Syncs the keys that are due, and those that become due. Returns the writes: each has a role
+    /// and the resources of its rules.
     fn sync(&mut self) -> Vec<String> {
         let mut written = Vec::new();
         loop {
@@ -197,7 +198,7 @@ fn selectors_apply_in_order_and_skip_the_role_itself() {
         json!({"aggregationRule": {"clusterRoleSelectors": both}, "rules": [rule("mine")]});
     world.put("own", json!({"first": "true"}), members);
     assert_eq!(world.sync(), ["own: nodes pods"]);
-    // Without selectors a role matches nothing.
+    // Without selectors, a role aggregates nothing.
     world.put(
         "own",
         json!({}),

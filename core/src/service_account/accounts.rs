@@ -1,5 +1,5 @@
-//! The service account controller: creates the ServiceAccount `default` in each active namespace,
-//! also after a deletion.
+//! The service account controller: it creates the ServiceAccount `default` in each active
+//! namespace, and recreates it after a deletion.
 //!
 //! Source: `ServiceAccountsController` in Kubernetes' `pkg/controller/serviceaccount`.
 
@@ -53,11 +53,11 @@ struct Shared {
     accounts: Arc<Store<AnyObject>>,
 }
 
-/// Wakes the namespace of a deleted account.
+/// The handler that wakes the namespace of a deleted account.
 struct Accounts(Arc<Shared>);
 
 impl Controller {
-    /// Creates a controller that reads namespaces and accounts from these informers.
+    /// Creates a controller that reads namespaces and accounts from `informers`.
     pub fn new(informers: &mut Informers) -> Controller {
         let shared = Arc::new(Shared {
             namespaces: Namespaces {
@@ -108,8 +108,8 @@ impl AsyncWorkload for Controller {
     }
 }
 
-/// Creates the account of a namespace unless it is cached. As in upstream, the sync fails if the
-/// account exists but is not cached yet; the retry finds it.
+/// Creates the account of a namespace unless the cache has it. As in upstream, the sync fails if
+/// the account exists but is not cached yet; the retry then finds it in the cache.
 async fn run(shared: Arc<Shared>, key: KeyId, calls: Calls) -> Result<End, SyncFailure> {
     let Some(namespace) = shared.namespaces.active(key) else {
         return Ok(End::Forget);

@@ -26,13 +26,13 @@ pub(super) fn at(seconds: i64) -> Now {
 
 type Name = (Kind, String, String);
 
-/// The controller with its caches, and the server.
+/// A controller with its caches, and a server.
 pub(super) struct World<C> {
     controller: C,
     informers: BTreeMap<Kind, Arc<dyn AnyInformer>>,
     driver: Driver<AsyncSync>,
     server: Server,
-    /// The kinds whose caches are held back, with their undelivered changes.
+    /// The kinds whose caches are held back, each with its undelivered changes.
     held: BTreeMap<Kind, Vec<Delta<dyn Object>>>,
     outcomes: Vec<&'static str>,
 }
@@ -41,13 +41,13 @@ pub(super) struct World<C> {
 struct Server {
     objects: BTreeMap<Name, AnyObject>,
     version: u64,
-    /// The namespaces that refuse objects, with the code of the answer.
+    /// The namespaces that refuse objects, each with the code of the answer.
     refused: BTreeMap<String, u16>,
-    /// The requests that fail, in the format of [`World::sync`].
+    /// The requests that must fail, in the format of [`World::sync`].
     failing: BTreeSet<&'static str>,
-    /// The changes that have not reached the caches.
+    /// The changes that have not reached the caches yet.
     unheard: Vec<(Kind, Delta<dyn Object>)>,
-    /// The writes, with the codes of their answers.
+    /// The writes so far, each with the code of its answer.
     written: Vec<String>,
 }
 
@@ -66,7 +66,7 @@ impl<C: Workload<Sync = AsyncSync>> World<C> {
         }
     }
 
-    /// Updates the caches that are not held back.
+    /// Delivers the changes to the caches that are not held back.
     fn hear(&mut self) {
         for (kind, delta) in std::mem::take(&mut self.server.unheard) {
             match self.held.get_mut(&kind) {
@@ -87,7 +87,7 @@ impl<C: Workload<Sync = AsyncSync>> World<C> {
         }
     }
 
-    /// Adds a namespace in this phase.
+    /// Adds a namespace with this phase.
     pub(super) fn namespace(&mut self, name: &str, phase: &str) {
         let json = json!({"metadata": {"name": name}, "status": {"phase": phase}});
         let namespace = Namespace::from_json(json).expect("a readable namespace");
@@ -100,12 +100,12 @@ impl<C: Workload<Sync = AsyncSync>> World<C> {
         self.server.refused.insert(name.to_owned(), 403);
     }
 
-    /// Removes the namespace from the server.
+    /// Makes the server answer as if the namespace no longer existed.
     pub(super) fn lose_namespace(&mut self, name: &str) {
         self.server.refused.insert(name.to_owned(), 404);
     }
 
-    /// Makes a request fail from now on, or no longer.
+    /// Makes a request fail from now on, or succeed again.
     pub(super) fn fail(&mut self, request: &'static str, fails: bool) {
         match fails {
             true => self.server.failing.insert(request),
@@ -148,13 +148,13 @@ impl<C: Workload<Sync = AsyncSync>> World<C> {
         self.hear();
     }
 
-    /// Returns the server's object; null if there is none.
+    /// Returns the object as the server has it; null if it does not exist.
     pub(super) fn get(&self, kind: Kind, namespace: &str, name: &str) -> Value {
         let found = self.server.get(kind, namespace, name);
         found.map_or(Value::Null, |object| object.to_json())
     }
 
-    /// Syncs the due keys. Returns the writes with the codes of their answers.
+    /// Syncs the keys that are due. Returns the writes, each with the code of its answer.
     pub(super) fn sync(&mut self, seconds: i64) -> Vec<String> {
         let now = at(seconds);
         loop {
@@ -169,7 +169,7 @@ impl<C: Workload<Sync = AsyncSync>> World<C> {
         }
     }
 
-    /// Returns the results of the syncs since the last call: the failed step, or `ok`.
+    /// Returns the results of the syncs since the last call: for each the failed step, or `ok`.
     pub(super) fn outcomes(&mut self) -> Vec<&'static str> {
         std::mem::take(&mut self.outcomes)
     }
@@ -186,7 +186,7 @@ impl Server {
         self.objects.get(&key)
     }
 
-    /// Stores an object at the next version, with a UID if it has none.
+    /// Stores an object at the next version. Assigns a UID if it has none.
     fn store<T: Object>(&mut self, mut object: T) -> AnyObject {
         self.version += 1;
         let kind = object.kind();
@@ -288,7 +288,7 @@ impl Server {
     }
 }
 
-/// Returns the error with this code. A 403 is that of a terminating namespace.
+/// Returns an error with this code. For 403 it is the error of a terminating namespace.
 fn error(code: u16) -> ApiError {
     let reason = match code {
         404 => Reason::NotFound,
@@ -305,7 +305,7 @@ fn error(code: u16) -> ApiError {
     })
 }
 
-/// Applies a JSON merge patch.
+/// Applies a JSON merge patch to a value.
 fn merge(to: &mut Value, patch: &Value) {
     let Value::Object(members) = patch else {
         *to = patch.clone();

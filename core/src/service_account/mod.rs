@@ -4,10 +4,10 @@
 //! `accounts`: the ServiceAccount `default` of each active namespace; `root_ca`: the ConfigMap
 //! `kube-root-ca.crt` of each active namespace; `tokens`: Secrets of the type
 //! `kubernetes.io/service-account-token`. They are three separate controllers, and a program may
-//! leave each of them to others.
+//! run any of them without the others.
 //!
-//! No controller has a private key: the program that runs them passes the authority and a signer in
-//! an [`Identity`](crate::identity::Identity).
+//! The controllers have no private keys: the program that runs them passes the root certificate and
+//! a signer in an [`Identity`](crate::identity::Identity).
 //!
 //! Source: Kubernetes' `pkg/controller/serviceaccount` and `pkg/controller/certificates/rootcacertpublisher`.
 
@@ -31,13 +31,13 @@ pub use accounts::ServiceAccounts;
 pub use root_ca::{CONFIG_MAP, RootCa, root_ca_map};
 pub use tokens::{ServiceAccountTokens, TOKEN_TYPE};
 
-/// The annotation of a token Secret with the name of its account.
+/// The annotation of a token Secret that holds the name of its account.
 pub const ACCOUNT_NAME: &str = "kubernetes.io/service-account.name";
 
-/// The annotation of a token Secret with the UID of its account.
+/// The annotation of a token Secret that holds the UID of its account.
 pub const ACCOUNT_UID: &str = "kubernetes.io/service-account.uid";
 
-/// A queue with one worker, as in upstream.
+/// Returns the row of a queue with one worker, as in upstream.
 const fn one_worker(name: &'static str) -> QueueRow {
     QueueRow {
         workers: Workers::Number(1),
@@ -45,7 +45,7 @@ const fn one_worker(name: &'static str) -> QueueRow {
     }
 }
 
-/// The namespaces of a controller, and the queue of those to sync.
+/// The namespaces that a controller reads, and the queue of the namespaces to sync.
 #[derive(Debug)]
 struct Namespaces {
     store: Arc<Store<Arc<Namespace>>>,
@@ -53,14 +53,14 @@ struct Namespaces {
 }
 
 impl Namespaces {
-    /// Returns the namespace of this key if it exists and is not being deleted.
+    /// Returns the namespace with this key; `None` if it does not exist or is being deleted.
     fn active(&self, key: KeyId) -> Option<Arc<Namespace>> {
         let namespace = self.store.get(key)?;
         (!namespace.terminating).then(|| Arc::clone(&*namespace))
     }
 
-    /// Queues the namespace of a changed or deleted object. A namespace that is not cached yet is
-    /// queued when it arrives.
+    /// Queues the namespace of a changed or deleted object. If the namespace is not cached yet, it
+    /// is queued when it arrives.
     fn wake(&self, namespace: &str, now_ns: i64) {
         if let Some(key) = self.store.find("", namespace) {
             self.queue.add(key, now_ns);
@@ -68,12 +68,12 @@ impl Namespaces {
     }
 }
 
-/// Reports whether the namespace refuses new objects.
+/// Reports whether a request was refused because its namespace is being deleted.
 fn is_terminating(error: &ApiError) -> bool {
     error.has_cause("NamespaceTerminating")
 }
 
-/// Builds a new dynamic object.
+/// Builds a new object with these members.
 fn object(
     kind: Kind,
     namespace: &str,
@@ -87,7 +87,7 @@ fn object(
     object
 }
 
-/// Returns a value of a member that is a map, such as `data`, by its key.
+/// Returns the string under `key` in a member that is a map, such as `data`; `None` if absent.
 fn entry<'a>(fields: &'a Map, member: &str, key: &str) -> Option<&'a str> {
     fields.get(member)?.get(key).and_then(Value::as_str)
 }

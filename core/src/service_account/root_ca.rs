@@ -1,5 +1,5 @@
-//! The root CA publisher: keeps the ConfigMap `kube-root-ca.crt` in each active namespace. Pods
-//! verify the API server with it.
+//! The root CA publisher: it maintains the ConfigMap `kube-root-ca.crt` in each active namespace.
+//! Pods use its certificates to verify the API server.
 //!
 //! Source: Kubernetes' `pkg/controller/certificates/rootcacertpublisher`.
 
@@ -20,11 +20,11 @@ use crate::controller::{ControllerType, Setup};
 /// The name of the ConfigMap.
 pub const CONFIG_MAP: &str = "kube-root-ca.crt";
 
-/// The key of the certificates in the ConfigMap.
+/// The key in the ConfigMap under which the certificates are.
 const KEY: &str = "ca.crt";
 
 const DESCRIPTION: &str = "kubernetes.io/description";
-/// The description that upstream's clusters show.
+/// The text of the annotation that describes the ConfigMap, the same as upstream's.
 const DESCRIBED: &str = "Contains a CA bundle that can be used to verify the kube-apiserver when using internal \
                          endpoints such as the internal service IP or kubernetes.default.svc. No other usage is \
                          guaranteed across distributions of Kubernetes clusters.";
@@ -67,12 +67,12 @@ struct Shared {
     maps: Arc<Store<AnyObject>>,
 }
 
-/// Wakes the namespace of a changed or deleted ConfigMap.
+/// The handler that wakes the namespace of a changed or deleted ConfigMap.
 struct Maps(Arc<Shared>);
 
 impl Controller {
-    /// Creates a controller that publishes these certificates, and reads namespaces and ConfigMaps
-    /// from these informers.
+    /// Creates a controller that publishes the certificates in `root_ca`, and reads namespaces and
+    /// ConfigMaps from `informers`.
     pub fn new(root_ca: Arc<str>, informers: &mut Informers) -> Controller {
         let shared = Arc::new(Shared {
             root_ca,
@@ -104,7 +104,7 @@ impl Handler<Arc<Namespace>> for Shared {
 
 impl Handler<AnyObject> for Maps {
     fn handle(&self, change: &Change<AnyObject>, now: Now) {
-        // A new ConfigMap is either right, or the new namespace's sync corrects it.
+        // A new ConfigMap is either correct, or the sync of the new namespace corrects it.
         let changed = change.old.as_ref().and(change.new.as_ref());
         let changed = changed.map(|map| &***map).or(change.last.as_deref());
         if let Some(map) = changed
@@ -131,7 +131,7 @@ impl AsyncWorkload for Controller {
     }
 }
 
-/// Builds the ConfigMap of a new namespace.
+/// Builds the ConfigMap for a new namespace.
 pub fn root_ca_map(namespace: &str, root_ca: &str) -> DynamicObject {
     let mut map = object(Kind::CONFIG_MAP, namespace, CONFIG_MAP, data(root_ca));
     let annotations = &mut map.metadata.annotations;
@@ -145,8 +145,8 @@ fn data(root_ca: &str) -> Map {
     members
 }
 
-/// Creates the ConfigMap of a namespace, or corrects its data and description. An update against an
-/// outdated version fails, and the retry sees the newer one.
+/// Creates the ConfigMap of a namespace, or corrects its data and description. If the cached
+/// version is outdated, the update fails, and the retry sees a newer version.
 async fn run(shared: Arc<Shared>, key: KeyId, calls: Calls) -> Result<End, SyncFailure> {
     let Some(namespace) = shared.namespaces.store.get(key) else {
         return Ok(End::Forget);
@@ -235,7 +235,7 @@ mod tests {
             assert_eq!(world.sync(at), UPDATED, "{change}");
             assert!(is_whole(&world), "{change}");
         }
-        // Other content stays.
+        // Other members stay.
         let other = json!({"metadata": {"annotations": {"mine": "1", DESCRIPTION: "Ours"}}});
         world.change(Kind::CONFIG_MAP, "shop", CONFIG_MAP, &other);
         assert!(world.sync(9).is_empty(), "any description will do");

@@ -1,9 +1,9 @@
-//! The token controller: fills Secrets of the type `kubernetes.io/service-account-token` with a
-//! token of the account that they name, and deletes them with the account.
+//! The token controller: it fills Secrets of the type `kubernetes.io/service-account-token` with a
+//! token for the account that they name, and deletes them with the account.
 //!
-//! It has two queues: deleted accounts, whose Secrets are deleted, and Secrets that were added,
-//! changed or deleted. One lock guards the Secrets by namespace and the accounts of deleted
-//! Secrets. It is not held across a call.
+//! It has two queues: one for deleted accounts, whose Secrets must be deleted, and one for Secrets
+//! that were added, changed or deleted. One lock guards the Secrets by namespace and the accounts
+//! of deleted Secrets. It is not held across a call.
 //!
 //! Source: `TokensController` in Kubernetes' `pkg/controller/serviceaccount`.
 
@@ -35,14 +35,15 @@ pub const TOKEN_TYPE: &str = "kubernetes.io/service-account-token";
 /// Source: `maxRetries` of the controller.
 const RETRIES_MAX: u32 = 10;
 
-/// The maximum number of attempts to remove a reference from an account that others change.
+/// The maximum number of attempts to remove a reference from an account when there are conflicts.
 const ATTEMPTS: u32 = 10;
 
 /// The token controller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ServiceAccountTokens;
 
-/// A queue with five workers, the default of `--concurrent-serviceaccount-token-syncs`.
+/// Returns the row of a queue with five workers, upstream's default of
+/// `--concurrent-serviceaccount-token-syncs`.
 const fn queue(name: &'static str) -> QueueRow {
     QueueRow {
         workers: Workers::Number(5),
@@ -99,7 +100,8 @@ struct Shared {
 struct Known {
     /// The cached token Secrets, by namespace.
     secrets: BTreeMap<Str, BTreeSet<KeyId>>,
-    /// The accounts of deleted token Secrets, by the keys of the Secrets, until their sync.
+    /// The accounts of deleted token Secrets, by the keys of the Secrets, until the next sync of
+    /// the key.
     lost: BTreeMap<KeyId, Claimed>,
 }
 
@@ -107,12 +109,12 @@ struct Known {
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Claimed {
     name: Str,
-    /// The UID of the account; empty if the Secret does not have it.
+    /// The UID of the account; empty if the Secret does not name one.
     uid: Str,
 }
 
 impl Claimed {
-    /// Returns the account of a token Secret; `None` for other objects.
+    /// Returns the account that a token Secret names; `None` for other objects.
     fn by(secret: &dyn Object) -> Option<Claimed> {
         let secret = secret.downcast_ref::<DynamicObject>()?;
         let annotations = &secret.metadata.annotations;
@@ -129,7 +131,7 @@ impl Claimed {
 }
 
 impl Controller {
-    /// Creates a controller that reads accounts and Secrets from these informers.
+    /// Creates a controller that reads accounts and Secrets from `informers`.
     pub fn new(identity: Identity, informers: &mut Informers) -> Controller {
         let shared = Arc::new(Shared {
             identity,
@@ -146,7 +148,7 @@ impl Controller {
     }
 }
 
-/// Queues deleted accounts, also if another account has taken the name.
+/// The handler that queues deleted accounts, even if another account has taken the name.
 struct Accounts(Arc<Shared>);
 
 impl Handler<AnyObject> for Accounts {
@@ -194,7 +196,7 @@ impl Handler<AnyObject> for Shared {
     }
 }
 
-/// The state under the keys of Secrets.
+/// The state of the controller under the keys of Secrets.
 impl Keyed for Shared {
     fn is_idle(&self, key: KeyId) -> bool {
         self.queues[SECRETS].is_idle(key)
@@ -229,7 +231,7 @@ impl AsyncWorkload for Controller {
     }
 }
 
-/// Deletes the tokens of accounts of this name, except those of the current account.
+/// Deletes the token Secrets of all accounts of this name, except those of the current account.
 async fn sync_account(shared: Arc<Shared>, key: KeyId, calls: Calls) -> Result<End, SyncFailure> {
     let ObjectKey { namespace, name } = shared.accounts.name(key);
     let account = shared.accounts.get(key);
@@ -247,8 +249,8 @@ async fn sync_account(shared: Arc<Shared>, key: KeyId, calls: Calls) -> Result<E
     Ok(End::Forget)
 }
 
-/// Fills a Secret, deletes one whose account is gone, and removes the reference to a deleted one
-/// from its account.
+/// Fills a Secret. Deletes a Secret whose account no longer exists. Removes the reference to a
+/// deleted Secret from its account.
 async fn sync_secret(shared: Arc<Shared>, key: KeyId, calls: Calls) -> Result<End, SyncFailure> {
     let ObjectKey { namespace, name } = shared.secrets.name(key);
     let lost = shared.lock().lost.remove(&key);
@@ -261,7 +263,7 @@ async fn sync_secret(shared: Arc<Shared>, key: KeyId, calls: Calls) -> Result<En
                 .forget_secret(&namespace, &claimed, &name, &calls)
                 .await;
             if forgotten.is_err() {
-                // Needed for the retry.
+                // The retry needs the account.
                 shared.lock().lost.entry(key).or_insert(claimed);
             }
             forgotten?;
@@ -275,7 +277,7 @@ async fn sync_secret(shared: Arc<Shared>, key: KeyId, calls: Calls) -> Result<En
     Ok(End::Forget)
 }
 
-/// Deletes a Secret. One that is already gone counts as deleted.
+/// Deletes a Secret. A Secret that no longer exists counts as deleted.
 async fn delete(secret: &dyn Object, calls: &Calls) -> Result<(), SyncFailure> {
     let meta = secret.metadata();
     let options = DeleteOptions {
@@ -299,8 +301,8 @@ async fn read(
     unless_gone(read).map_err(SyncFailure::at("read failed"))
 }
 
-/// Reports whether the object is gone or has a newer version. Its next event brings the Secret
-/// back.
+/// Reports whether the object no longer exists or has a newer version. In both cases another event
+/// of the object wakes the Secret.
 fn is_overtaken(error: &ApiError) -> bool {
     matches!(error.code, 404 | 409)
 }
@@ -317,7 +319,8 @@ impl Shared {
         keys.filter_map(|key| self.secrets.get(key)).collect()
     }
 
-    /// Returns the account that a Secret names, from the cache or else from the server.
+    /// Returns the account that a Secret names, from the cache or, failing that, from the server;
+    /// `None` if it does not exist.
     async fn account(
         &self,
         namespace: &Str,
@@ -341,7 +344,7 @@ impl Shared {
             || !has("token") && self.identity.signer.is_some()
     }
 
-    /// Adds the missing data of a Secret, unless the cache has an older version of it.
+    /// Adds the missing data to a Secret, unless the cached version is outdated.
     async fn fill(
         &self,
         account: &dyn Object,
@@ -401,7 +404,7 @@ impl Shared {
         }
     }
 
-    /// Removes a deleted Secret from the list of its account, if the account is cached.
+    /// Removes the reference to a deleted Secret from its account, if the account is cached.
     async fn forget_secret(
         &self,
         namespace: &Str,

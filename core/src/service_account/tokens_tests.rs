@@ -1,11 +1,11 @@
-//! Tests of the life of a token Secret and its account.
+//! Tests of token Secrets and their accounts, from creation to deletion.
 
 use super::super::harness::World;
 use super::*;
 use crate::identity::{PLACEHOLDER_CA, SignTokens};
 use serde_json::json;
 
-/// A signer whose tokens describe what they are for.
+/// A signer whose tokens state for what they were signed.
 #[derive(Debug)]
 struct Plain;
 
@@ -34,7 +34,7 @@ fn account(world: &mut World<Controller>) -> String {
     world.put(Kind::SERVICE_ACCOUNT, "shop", "builder", &[])
 }
 
-/// Creates a client's Secret for the account `builder`, with this UID if there is one.
+/// Creates a client's Secret for the account `builder`, with its UID `uid` if that is given.
 fn secret(world: &mut World<Controller>, name: &str, uid: Option<&str>) {
     let mut annotations = json!({ACCOUNT_NAME: "builder"});
     if let Some(uid) = uid {
@@ -214,7 +214,7 @@ fn an_account_does_not_list_a_deleted_secret() {
     world.sync(2);
     world.delete(Kind::SECRET, "shop", "u");
     assert!(world.sync(3).is_empty(), "the Secret is not in the list");
-    // A failure is retried with the account that the Secret named.
+    // After a failure, the sync is retried for the account that the Secret named.
     world.change(
         Kind::SERVICE_ACCOUNT,
         "shop",

@@ -1,4 +1,4 @@
-//! The cached StatefulSets, each with values derived once, when the set arrives.
+//! The cached StatefulSets, each with values that are derived once, when the set arrives.
 
 use std::sync::{Arc, OnceLock};
 
@@ -18,7 +18,7 @@ use super::status::Status;
 use crate::cache::{mark, selector_mark};
 use crate::revisions::{Revision, RevisionData, is_same_template, restored_spec};
 
-/// The number of revisions whose restored form a set keeps: the current one and the update's.
+/// The number of revisions whose restored forms are kept: the current and the update revision.
 const FORMS_MAX: usize = 2;
 
 /// A cached StatefulSet.
@@ -27,32 +27,32 @@ pub(crate) struct CachedSet {
     pub(super) object: Arc<DynamicObject>,
     pub(super) status: Status,
     pub(super) spec: Arc<Spec>,
-    /// The controller reference of its pods and revisions.
+    /// The controller reference that the set's pods and revisions carry.
     pub(super) controller_ref: Arc<OwnerReference>,
     /// The reference that Events about the set carry.
     pub(super) reference: Arc<ObjectReference>,
 }
 
-/// The values that depend only on the spec, kept for as long as the spec does not change.
+/// The values that depend only on the spec. They are kept until the spec changes.
 #[derive(Debug)]
 pub(super) struct Spec {
     pub(super) read: SetSpec,
     pub(super) selector: Result<Arc<Selector>, SelectorError>,
-    /// A mark that distinguishes the selector from earlier selectors of the set.
+    /// The hash that distinguishes the selector from earlier selectors of the set.
     pub(super) selector_mark: u32,
-    /// A mark that distinguishes the claim templates from earlier ones of the set; 0 if it has
+    /// The hash that distinguishes the claim templates from earlier ones of the set; 0 if there are
     /// none.
     pub(super) storage_mark: u32,
-    /// The data of a revision with the current template, built on first use.
+    /// The data of a revision with the current template; built on first use.
     data: OnceLock<Result<RevisionData, String>>,
-    /// The restored forms of revisions, the latest last. Every sync writes it.
+    /// The restored forms of revisions, the latest last. Syncs write the list.
     forms: Mutex<Vec<(RevisionId, Arc<Form>)>>,
-    /// The revision that has other data but restores the same template. Every sync writes it.
+    /// A revision with other data that restores the same template, if one is known. Syncs write it.
     same: Mutex<Option<RevisionId>>,
 }
 
-/// The UID and version of a revision, which distinguish it from other revisions and from its
-/// earlier states.
+/// The UID and version of a revision. They distinguish it from other revisions and from its earlier
+/// states.
 type RevisionId = (Uid, ResourceVersion);
 
 fn id_of(revision: &Revision) -> RevisionId {
@@ -74,7 +74,7 @@ impl CachedSet {
         data.as_ref().map_err(String::clone)
     }
 
-    /// Reports whether a revision with other data restores the current template.
+    /// Reports whether `revision`, whose data differs, restores the current template.
     pub(super) fn is_same_template(&self, revision: &Revision) -> bool {
         let id = id_of(revision);
         if lock(&self.spec.same).as_ref() == Some(&id) {

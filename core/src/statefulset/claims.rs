@@ -19,21 +19,21 @@ pub enum Policy {
     Retain,
     /// The claims are deleted, too.
     Delete,
-    /// A value that Kubernetes doesn't define.
+    /// The policy is a value that Kubernetes doesn't define.
     Other,
 }
 
-/// `persistentVolumeClaimRetentionPolicy`.
+/// The `persistentVolumeClaimRetentionPolicy` of a StatefulSet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RetentionPolicy {
-    /// The policy for a deleted set.
+    /// The policy for claims when the set is deleted.
     pub when_deleted: Policy,
-    /// The policy for a set that is scaled down.
+    /// The policy for claims when the set is scaled down.
     pub when_scaled: Policy,
 }
 
 impl RetentionPolicy {
-    /// Reads the policy. Without a policy, claims stay.
+    /// Reads the policy. If it is absent, claims stay.
     pub fn read(value: &Value) -> RetentionPolicy {
         let policy = |name: &str| match value[name].as_str() {
             _ if value.is_null() => Policy::Retain,
@@ -48,7 +48,7 @@ impl RetentionPolicy {
     }
 }
 
-/// The possible owners of a claim: a set, and the pod of one ordinal.
+/// The possible owners of a claim: a set, and the pod with one ordinal.
 #[derive(Clone, Copy, Debug)]
 pub struct Owners<'a> {
     policy: RetentionPolicy,
@@ -58,12 +58,12 @@ pub struct Owners<'a> {
     is_out_of_range: bool,
 }
 
-/// The kind and metadata of an object.
+/// The kind and metadata of a possible owner.
 #[derive(Clone, Copy, Debug)]
 struct Owner<'a>(Kind, &'a ObjectMeta);
 
 impl<'a> Owners<'a> {
-    /// Returns the possible owners of the claims of a pod.
+    /// Returns the possible owners of a pod's claims.
     pub fn new(set: &'a ObjectMeta, spec: &SetSpec, pod: &'a ObjectMeta) -> Owners<'a> {
         Owners {
             policy: spec.policy,
@@ -73,7 +73,7 @@ impl<'a> Owners<'a> {
         }
     }
 
-    /// Returns the owner that the policy requires.
+    /// Returns the owner that the policy requires; `None` if it requires none.
     fn wanted(&self) -> Option<Owner<'a>> {
         let RetentionPolicy {
             when_deleted,
@@ -88,7 +88,7 @@ impl<'a> Owners<'a> {
         }
     }
 
-    /// Reports whether a claim belongs to an earlier pod of the same name.
+    /// Reports whether an earlier pod of the same name owns a claim with these owners.
     pub fn is_of_earlier_pod(&self, refs: &[Arc<OwnerReference>]) -> bool {
         self.pod.is_stale(refs)
     }
@@ -107,7 +107,7 @@ impl<'a> Owners<'a> {
         self.policy != stays && refs.iter().any(is_unexpected)
     }
 
-    /// Reports whether a claim has the owners that the policy requires, or must not be changed.
+    /// Reports whether these owners are those that the policy requires, or must not be changed.
     pub fn are_up_to_date(&self, refs: &[Arc<OwnerReference>]) -> bool {
         if self.set.is_stale(refs) || self.pod.is_stale(refs) {
             return true;
@@ -126,7 +126,7 @@ impl<'a> Owners<'a> {
             && has_pod == (wanted == Some(Kind::POD))
     }
 
-    /// Returns the owners that a claim with these owners should have.
+    /// Returns the owners that a claim with the owners `refs` should have.
     pub fn corrected(&self, refs: &OwnerReferences) -> OwnerReferences {
         let mut corrected = refs.clone();
         corrected.retain(|it| !self.set.is_named(it) && !self.pod.is_named(it));
@@ -141,7 +141,7 @@ impl<'a> Owners<'a> {
 }
 
 impl Owner<'_> {
-    /// Reports whether a reference has the object's kind and name, whatever its UID.
+    /// Reports whether a reference has the object's kind and name, whatever its UID is.
     fn is_named(&self, reference: &OwnerReference) -> bool {
         let Owner(kind, meta) = self;
         *reference.name == *meta.name

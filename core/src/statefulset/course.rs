@@ -1,4 +1,4 @@
-//! A StatefulSet's progress, as clients see it in its spec and status, and the report of `kubectl
+//! A StatefulSet's progress, as clients see it in the spec and status, and the output of `kubectl
 //! rollout status`.
 
 use std::ops::Range;
@@ -17,13 +17,13 @@ pub struct Course {
     pub generation: i64,
     /// `spec.replicas` or its default.
     pub replicas: i64,
-    /// Whether `spec.replicas` is present, as it is on a server.
+    /// Whether `spec.replicas` is present. It always is on a server.
     pub has_replicas: bool,
     /// `spec.ordinals.start`: the ordinal of the first pod.
     pub start: i64,
-    /// `updateStrategy`.
+    /// `spec.updateStrategy`.
     pub strategy: Strategy,
-    /// `updateStrategy.rollingUpdate.partition`.
+    /// `spec.updateStrategy.rollingUpdate.partition`.
     pub partition: Option<i64>,
     /// `status.observedGeneration`.
     pub observed_generation: i64,
@@ -43,7 +43,7 @@ pub struct Course {
     pub update_revision: String,
 }
 
-/// The report of `kubectl rollout status`.
+/// The output of `kubectl rollout status`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RolloutStatus {
     /// The sentence that kubectl prints, without a line break.
@@ -52,13 +52,13 @@ pub struct RolloutStatus {
     pub done: bool,
 }
 
-/// The error of `kubectl rollout status` for another update strategy.
+/// The error of `kubectl rollout status` for an update strategy other than `RollingUpdate`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("rollout status is only available for RollingUpdate strategy type")]
 pub struct NotRolling;
 
 impl Course {
-    /// Returns the progress of a StatefulSet; `None` for other objects. O(members of its status).
+    /// Returns the progress of a StatefulSet; `None` for other objects. O(members of the status).
     pub fn from_object(object: &dyn Object) -> Option<Course> {
         let set = object.downcast_ref::<DynamicObject>()?;
         if object.kind() != Kind::STATEFUL_SET {
@@ -85,17 +85,17 @@ impl Course {
         })
     }
 
-    /// Returns the wanted ordinals.
+    /// Returns the ordinals of the wanted pods.
     pub fn ordinals(&self) -> Range<i64> {
         self.start..self.start.saturating_add(self.replicas)
     }
 
-    /// Reports whether the status reflects the newest spec.
+    /// Reports whether the status is of the current generation of the spec.
     pub fn is_observed(&self) -> bool {
         self.observed_generation != 0 && self.observed_generation >= self.generation
     }
 
-    /// Returns the report of `kubectl rollout status`.
+    /// Returns the output of `kubectl rollout status`.
     ///
     /// # Errors
     /// Fails if the update strategy is not `RollingUpdate`.
@@ -111,7 +111,7 @@ impl Course {
             return says(false, message.to_owned());
         }
         let missing = self.replicas - self.ready;
-        // As in upstream: nothing is counted without a number of replicas or without a partition.
+        // Like upstream: counts nothing without a number of replicas or without a partition.
         if missing > 0 && self.has_replicas {
             return says(false, format!("Waiting for {missing} pods to be ready..."));
         }
@@ -152,8 +152,8 @@ impl Course {
     }
 }
 
-/// Returns the final status of a settled set: every pod exists, is available and has the current
-/// template.
+/// Returns the final status of a settled set, in which every pod exists, is available and has the
+/// current template.
 ///
 /// # Errors
 /// Fails if the template has a value of the wrong type.
@@ -175,7 +175,7 @@ pub fn settled_status(set: &DynamicObject) -> Result<Value, String> {
     Ok(status.to_json())
 }
 
-/// Returns the name of the revision to create for the current template if no other revision has it.
+/// Returns the name that the revision for the current template gets if no other revision has it.
 ///
 /// # Errors
 /// Fails if the template has a value of the wrong type.

@@ -1,5 +1,5 @@
-//! The events that wake a StatefulSet: its own changes and those of its pods. Claims and revisions
-//! wake nothing.
+//! The events that wake a StatefulSet: its own changes and those of its pods. Changes of claims and
+//! revisions wake nothing.
 //!
 //! Source: the event handlers in Kubernetes' `pkg/controller/statefulset`.
 
@@ -46,7 +46,8 @@ impl Shared {
         }
     }
 
-    /// Handles a run of a list into an empty cache, with the result of adding its pods one by one.
+    /// Handles a run from a list into an empty cache, with the same result as adding its pods one
+    /// by one.
     pub(super) fn pods_added(&self, run: &PodRun, now: Now) {
         for pod in &run.others {
             self.pod_added(pod, now);
@@ -91,14 +92,14 @@ impl Shared {
         }
     }
 
-    /// Wakes the set that controls a pod.
+    /// Adds the key of the set that controls a deleted pod.
     fn wake_owner(&self, pod: &ObjectMeta, now: Now) {
         if let Some((key, _)) = self.resolve(pod) {
             self.add(key, now);
         }
     }
 
-    /// Wakes the sets that could adopt an orphan.
+    /// Adds the keys of the sets that could adopt an orphan.
     fn add_matching(&self, orphan: &ObjectMeta, now: Now) {
         for (key, _) in self.sets.matching(&orphan.namespace, &orphan.labels) {
             self.add(key, now);

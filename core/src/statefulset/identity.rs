@@ -4,17 +4,17 @@ use podstorm_objects::{ObjectMeta, Pod};
 
 use super::spec::{ClaimTemplate, SetSpec};
 
-/// The label with the name of the pod.
+/// The label that holds the name of the pod.
 pub const POD_NAME_LABEL: &str = "statefulset.kubernetes.io/pod-name";
 
-/// The label with the ordinal of the pod.
+/// The label that holds the ordinal of the pod.
 pub const POD_INDEX_LABEL: &str = "apps.kubernetes.io/pod-index";
 
-/// The label with the name of the pod's revision.
+/// The label that holds the name of the pod's revision.
 pub const REVISION_LABEL: &str = "controller-revision-hash";
 
-/// Splits a pod's name into the name of its StatefulSet and the ordinal. A name of another form has
-/// no set. A number that is too large gives the ordinal -1.
+/// Splits a pod's name into the name of its StatefulSet and the ordinal. A name of another form
+/// results in an empty set name and -1, a number that is too large in the ordinal -1.
 ///
 /// Source: `getParentNameAndOrdinal` of Kubernetes' `pkg/controller/statefulset`.
 pub fn parent_and_ordinal(pod: &str) -> (&str, i64) {
@@ -22,7 +22,7 @@ pub fn parent_and_ordinal(pod: &str) -> (&str, i64) {
     let (before, number) = pod.split_at(pod.len() - digits);
     match before.strip_suffix('-') {
         Some(parent) if digits > 0 => {
-            // As in upstream, whose pattern does not match across lines.
+            // Like upstream, whose pattern does not match across lines.
             let parent = parent.rsplit('\n').next().unwrap_or(parent);
             (parent, number.parse::<i32>().map_or(-1, i64::from))
         }
@@ -35,23 +35,23 @@ pub fn ordinal_of(pod: &ObjectMeta) -> i64 {
     parent_and_ordinal(&pod.name).1
 }
 
-/// Reports whether a pod's name is one of the set's.
+/// Reports whether a pod's name is one that the set gives to its pods.
 pub fn is_member(set: &str, pod: &ObjectMeta) -> bool {
     parent_and_ordinal(&pod.name).0 == set
 }
 
-/// Returns the name of the pod with this ordinal.
+/// Returns the name of the set's pod with this ordinal.
 pub fn pod_name(set: &str, ordinal: i64) -> String {
     format!("{set}-{ordinal}")
 }
 
-/// Returns the name of the claim of a template for the pod with this ordinal.
+/// Returns the name of the claim from a template for the pod with this ordinal.
 pub fn claim_name(template: &str, set: &str, ordinal: i64) -> String {
     format!("{template}-{set}-{ordinal}")
 }
 
-/// Reports whether a pod has the name, namespace and name label of its ordinal. Ignores the index
-/// label.
+/// Reports whether a pod has the name, the namespace and the name label for its ordinal. Ignores
+/// the index label.
 pub fn identity_matches(set: &ObjectMeta, pod: &ObjectMeta) -> bool {
     let (parent, ordinal) = parent_and_ordinal(&pod.name);
     let label = pod.labels.get(POD_NAME_LABEL);
@@ -64,7 +64,7 @@ pub fn identity_matches(set: &ObjectMeta, pod: &ObjectMeta) -> bool {
         && label.is_some_and(|label| **label == *pod.name)
 }
 
-/// Reports whether a pod has a volume for each claim template, with the claim of its ordinal.
+/// Reports whether a pod has, for each claim template, a volume with the claim of its ordinal.
 /// O(bytes of the spec) if there are templates.
 pub fn storage_matches(set: &ObjectMeta, spec: &SetSpec, pod: &Pod) -> bool {
     let ordinal = ordinal_of(&pod.metadata);
@@ -75,7 +75,7 @@ pub fn storage_matches(set: &ObjectMeta, spec: &SetSpec, pod: &Pod) -> bool {
     let claim_of = |volume: &str| {
         let volumes = volumes.as_array().into_iter().flatten();
         let mut named = volumes.filter(|it| it["name"] == volume);
-        // Of several volumes with one name, the last counts.
+        // Of several volumes with the same name, the last one counts.
         named.next_back()?["persistentVolumeClaim"]["claimName"].as_str()
     };
     let mut templates = spec.claim_templates.iter().map(ClaimTemplate::name);

@@ -1,5 +1,5 @@
-//! The pods that a sync creates, updates and deletes: first those with wanted ordinals, then those
-//! with other ordinals, then those that a rolling update replaces.
+//! The pods that a sync creates, updates and deletes: first pods with wanted ordinals, then pods
+//! with other ordinals, then pods that a rolling update replaces.
 //!
 //! Source: `updateStatefulSet` in Kubernetes' `pkg/controller/statefulset`.
 
@@ -15,15 +15,15 @@ use super::pods::{SetPod, revision_number};
 use super::status::Status;
 use super::sync::{Errors, Forms, StatefulSetSync};
 
-/// The maximum number of pods that a `Parallel` set works on concurrently.
+/// The maximum number of pods that a sync of a `Parallel` set handles concurrently.
 const BATCH_MAX: usize = 500;
 
-/// The step of an ordered set after a pod.
+/// How the sync of an ordered set continues after a pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Turn {
     /// Continue with the next pod.
     Next,
-    /// Wait: the sync ends.
+    /// Wait: end the sync.
     Wait,
 }
 
@@ -31,14 +31,15 @@ enum Turn {
 struct Sorted<'p> {
     /// The ordinal of the first wanted pod.
     start: i64,
-    /// The pods with wanted ordinals, in order; of several with one ordinal, the last.
+    /// The pods with wanted ordinals, in order. Of several pods with one ordinal, only the last.
     replicas: Vec<&'p SetPod>,
     /// The pods with other ordinals, highest first.
     condemned: Vec<&'p SetPod>,
 }
 
 impl<'p> Sorted<'p> {
-    /// Returns the pod with an ordinal. O(1) if no pod before it is missing, otherwise O(log pods).
+    /// Returns the pod with an ordinal; `None` if there is none. O(1) if no pod before it is
+    /// missing, otherwise O(log pods).
     fn replica(&self, ordinal: i64) -> Option<&'p SetPod> {
         let place = usize::try_from(ordinal - self.start).ok()?;
         match self.replicas.get(place) {
@@ -54,7 +55,7 @@ impl<'p> Sorted<'p> {
 }
 
 impl StatefulSetSync<'_> {
-    /// Creates, updates and deletes pods, and counts the pods that existed before.
+    /// Creates, updates and deletes pods, and counts the pods that existed before the sync.
     pub(super) async fn manage(&self, forms: &Forms, status: &mut Status) -> Result<(), Errors> {
         let sorted = self.sorted();
         let scaled = self.scale(forms, &sorted).await;
@@ -66,7 +67,7 @@ impl StatefulSetSync<'_> {
         self.roll(forms, &sorted, status).await
     }
 
-    /// Sorts the pods by ordinal. Leaves out pods without one.
+    /// Sorts the pods by ordinal. Leaves out pods without an ordinal.
     fn sorted(&self) -> Sorted<'_> {
         let spec = &self.set.spec.read;
         let with_ordinals = self.pods.iter().filter(|pod| pod.ordinal() >= 0);
@@ -89,7 +90,7 @@ impl StatefulSetSync<'_> {
         }
     }
 
-    /// Creates and updates the pods with wanted ordinals and deletes the others.
+    /// Creates and updates the pods with wanted ordinals, and deletes the others.
     async fn scale(&self, forms: &Forms, sorted: &Sorted<'_>) -> Result<Turn, Errors> {
         let Sorted {
             replicas,
@@ -122,7 +123,7 @@ impl StatefulSetSync<'_> {
         usize::try_from(self.set.spec.read.replicas).unwrap_or(0)
     }
 
-    /// Returns the ordinal of the pod at that position.
+    /// Returns the ordinal of the wanted pod at this position.
     fn ordinal(&self, place: usize) -> i64 {
         let place = i64::try_from(place).unwrap_or(i64::MAX);
         self.set.spec.read.start.saturating_add(place)
@@ -156,7 +157,7 @@ impl StatefulSetSync<'_> {
         Ok(Turn::Next)
     }
 
-    /// Creates or updates the pod of an ordinal.
+    /// Creates or updates the pod with this ordinal.
     async fn replica(
         &self,
         forms: &Forms,
@@ -203,7 +204,7 @@ impl StatefulSetSync<'_> {
         Ok(Turn::Next)
     }
 
-    /// Builds the pod of an ordinal without one, from the current revision or the update revision.
+    /// Builds the pod for an ordinal that has none, from the current or the update revision.
     fn new_pod(&self, forms: &Forms, ordinal: i64) -> Result<SetPod, Errors> {
         let (form, revision) = self.form_of(forms, ordinal);
         let made = form.pod(&self.set.object.metadata, ordinal, revision);
@@ -211,7 +212,8 @@ impl StatefulSetSync<'_> {
         made.map_err(|error| vec![error])
     }
 
-    /// Returns the form and the revision from which a new pod of an ordinal is built.
+    /// Returns the form from which a new pod with this ordinal is built, and the name of its
+    /// revision.
     fn form_of<'f>(&self, forms: &'f Forms, ordinal: i64) -> (&'f Form, &'f str) {
         let current_replicas = self.set.status.current;
         match forms.current.spec.wants_current(ordinal, current_replicas) {
@@ -220,8 +222,8 @@ impl StatefulSetSync<'_> {
         }
     }
 
-    /// Reports whether the rolling update replaces a pod immediately because it is not ready and
-    /// its revision was given up. Hardened behaviour only.
+    /// Reports whether the rolling update replaces a pod immediately, because it is neither ready
+    /// nor up to date. Hardened behaviour only.
     fn is_given_up(&self, forms: &Forms, ordinal: i64, pod: &SetPod) -> bool {
         let spec = &self.set.spec.read;
         self.shared.options.replace_broken_pods
@@ -240,8 +242,8 @@ impl StatefulSetSync<'_> {
         Ok(Turn::Next)
     }
 
-    /// Deletes a pod with an unwanted ordinal. An ordered set deletes one per sync, and an
-    /// unavailable one only if it is the first unavailable pod.
+    /// Deletes a pod with an unwanted ordinal. An ordered set deletes one such pod per sync. It
+    /// deletes an unavailable pod only if no pod with a lower ordinal is missing or unavailable.
     async fn condemned(&self, pod: &SetPod, is_first_unavailable: bool) -> Result<Turn, Errors> {
         if pod.is_deleting {
             return Ok(Turn::Wait);
@@ -253,7 +255,7 @@ impl StatefulSetSync<'_> {
         Ok(Turn::Wait)
     }
 
-    /// Deletes the pods that a rolling update replaces now, starting with the last.
+    /// Deletes the pods that a rolling update replaces now, highest ordinal first.
     async fn roll(
         &self,
         forms: &Forms,

@@ -1,7 +1,8 @@
 //! The gauges of rolling updates, under upstream's names.
 //!
-//! They exist with the gate `MaxUnavailableStatefulSet` only. A sync that reaches the rolling update sets those of its set.
-//! Upstream keeps the series of a deleted set; this controller drops them.
+//! The gauges exist only with the gate `MaxUnavailableStatefulSet`. A sync that reaches the rolling
+//! update sets the gauges of its set. Upstream keeps the series of a deleted set; this controller
+//! drops them.
 //!
 //! Source: `metrics` in Kubernetes' `pkg/controller/statefulset`.
 
@@ -10,17 +11,17 @@ use podstorm_runtime::metrics::{self, Family, Series, Value};
 
 use super::Shared;
 
-/// The gauges of one set, in pods.
+/// The gauges of one set, as numbers of pods.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Gauges {
-    /// The most pods that the rolling update may make unavailable.
+    /// The maximum number of pods that the rolling update may make unavailable.
     pub(super) max_unavailable: i64,
-    /// The pods that were unavailable before the sync deleted any.
+    /// The number of pods that were unavailable before the sync deleted any.
     pub(super) unavailable: i64,
 }
 
 impl Shared {
-    /// Returns both gauges of all sets, sorted by namespace and name. Returns nothing while the gate is off.
+    /// Returns both gauges of all sets, sorted by namespace and name; nothing if the gate is off.
     pub(super) fn families(&self) -> Vec<Family> {
         if !self.options.uses_max_unavailable {
             return Vec::new();

@@ -1,19 +1,19 @@
-//! The StatefulSet controller: pods with stable names, an order, and claims of their own.
+//! The StatefulSet controller: pods with stable names, an order, and separate claims.
 //!
-//! A sync handles the pods in the order of their ordinals and stops at the first pod that it must
-//! wait for. With the pod management policy `Parallel` it handles all pods concurrently. A revision
-//! keeps the set's template, so pods below a partition are recreated from the old template. The
-//! controller makes the requests of Kubernetes' own controller, in the same order and with the same
-//! oddities. The files:
+//! A sync handles the pods in the order of their ordinals and stops at the first pod for which it
+//! must wait. With the pod management policy `Parallel` it handles all pods concurrently. Revisions
+//! preserve earlier templates of the set, so pods below a partition are recreated from the old
+//! template. The controller makes the requests of Kubernetes' own controller, in the same order and
+//! with the same oddities. The files:
 //!
 //! * `cache`: the sets and the values derived from them; `spec`: the parts of a spec that a sync
 //!   reads; `handlers`: the events that wake a set.
 //! * `identity`, `pod`, `claims`: names and labels, new pods and claims, and the owners of claims.
-//! * `pods`: the pods of a set, and the fields that the cache keeps for each.
-//! * `sync`: the steps of one sync, in order; `manage`: the pods that it creates, updates and
-//!   deletes; `requests`: the requests for that; `status`: the counts.
+//! * `pods`: the pods of a set, and the fields that the cache stores for each pod.
+//! * `sync`: the steps of one sync, in order; `manage`: the choice of pods to create, update and
+//!   delete; `requests`: the requests that do so; `status`: the counts.
 //! * `metrics`: the gauges of rolling updates.
-//! * `course`, `waits`: a set's progress and its wait, for code that only observes.
+//! * `course`, `waits`: a set's progress, and the pod for which it waits, for observers.
 //!
 //! Source: Kubernetes' `pkg/controller/statefulset`.
 
@@ -65,8 +65,8 @@ pub struct ControllerOptions {
     /// The gate `StatefulSetSemanticRevisionComparison`: a revision that restores the current
     /// template matches it, even if its data is spelled differently.
     pub compares_templates: bool,
-    /// The gate `MaxUnavailableStatefulSet`: a rolling update makes as many pods unavailable as the
-    /// set allows.
+    /// The gate `MaxUnavailableStatefulSet`: a rolling update may make more than one pod
+    /// unavailable if the set allows it.
     pub uses_max_unavailable: bool,
     /// The policy row of this name: a rolling update does not wait for a pod that is neither ready
     /// nor up to date.
@@ -93,10 +93,10 @@ impl Default for ControllerOptions {
 #[derive(Clone, Debug)]
 pub struct Controller(Arc<Shared>);
 
-/// The input of a sync.
+/// The input of a sync, from the caches.
 #[derive(Clone, Debug)]
 pub struct SyncInput {
-    /// The set.
+    /// The StatefulSet.
     pub set: Arc<DynamicObject>,
     /// The pods that the set owns or could adopt, in no particular order.
     pub pods: Vec<Arc<Pod>>,
@@ -114,13 +114,13 @@ struct Shared {
     pods: Arc<PodCache>,
     queue: [RateLimitingQueue<KeyId>; 1],
     written: ConsistencyStore<KeyId, 3>,
-    /// The gauges of each set that a sync has rolled with the gate `MaxUnavailableStatefulSet`.
+    /// The gauges of each set that a sync with the gate `MaxUnavailableStatefulSet` has rolled.
     gauges: KeyStates<Option<Gauges>>,
 }
 
 impl Controller {
-    /// Creates a controller that reads StatefulSets, pods, claims and revisions from these
-    /// informers.
+    /// Creates a controller that reads StatefulSets, pods, claims and revisions from
+    /// `informers`.
     pub fn new(options: ControllerOptions, informers: &mut Informers) -> Controller {
         informers.pods().keep::<PodFacts>(Kind::STATEFUL_SET);
         let shared = Arc::new(Shared {
@@ -151,7 +151,8 @@ impl Controller {
         &self.0.options
     }
 
-    /// Returns the input of a sync of a key. For code that checks the controller's work.
+    /// Returns the input of a sync of this key; `None` if the set is not cached. For code that
+    /// checks the controller's work.
     pub fn cached(&self, key: KeyId) -> Option<SyncInput> {
         let set = self.0.sets.get(key)?;
         Some(SyncInput {
@@ -161,27 +162,28 @@ impl Controller {
         })
     }
 
-    /// Returns the cached claim of that name.
+    /// Returns the cached claim with this name; `None` if there is none.
     pub fn cached_claim(&self, namespace: &str, name: &str) -> Option<Arc<DynamicObject>> {
         let claim = self.0.claims.get_named(namespace, name)?;
         Some(Arc::clone(&claim))
     }
 
-    /// Returns the versions written for each key, which the caches must reach before its next sync.
+    /// Returns the record of written versions, which the caches must reach before a key's next
+    /// sync.
     pub fn written(&self) -> &ConsistencyStore<KeyId, 3> {
         &self.0.written
     }
 }
 
 impl Shared {
-    /// Resolves a controller reference to a cached set by name and UID.
+    /// Returns the cached set to which the controller reference resolves by name and UID, if any.
     fn resolve(&self, meta: &ObjectMeta) -> Option<(KeyId, Arc<CachedSet>)> {
         let owner = meta.controller()?;
         let is_set = *owner.kind == *Kind::STATEFUL_SET.name();
         is_set.then(|| self.sets.resolve(&meta.namespace, owner))?
     }
 
-    /// Returns the revisions of the set and the matching ones without a controller, oldest first.
+    /// Returns the set's revisions, and the matching ones without a controller, oldest first.
     fn revisions(&self, set: &CachedSet) -> Vec<Revision> {
         let meta = &set.object.metadata;
         let Ok(selector) = &set.spec.selector else {

@@ -11,17 +11,17 @@ use super::identity::{
 use super::spec::{ClaimTemplate, SetSpec};
 use crate::replicaset::reconcile::pod_of;
 
-/// A StatefulSet as one of its revisions restores it.
+/// A StatefulSet in the form that one of its revisions restores.
 #[derive(Clone, Debug)]
 pub struct Form {
     /// The spec of the set.
     pub spec: SetSpec,
-    /// The pod from the template, without the properties that differ between pods.
+    /// The pod from the template, without what differs between pods.
     pod: Pod,
 }
 
 impl Form {
-    /// Creates the form with this spec. O(bytes).
+    /// Creates the form of a set with the spec `spec`. O(bytes).
     ///
     /// # Errors
     /// Fails if the template can't be read.
@@ -47,7 +47,7 @@ impl Form {
         })
     }
 
-    /// Builds the pod with this ordinal, from the revision of this name.
+    /// Builds the pod with this ordinal. `revision` is the name of the form's revision.
     ///
     /// # Errors
     /// Fails if the spec can't be read.
@@ -63,7 +63,7 @@ impl Form {
     }
 }
 
-/// Sets the name, namespace and labels of a pod to those of an ordinal.
+/// Sets the name, namespace and labels of a pod to those for an ordinal.
 pub(super) fn set_identity(pod: &mut ObjectMeta, set: &ObjectMeta, ordinal: i64) {
     let name = pod_name(&set.name, ordinal);
     let labels = pod.labels.with(POD_NAME_LABEL, &name);
@@ -72,7 +72,8 @@ pub(super) fn set_identity(pod: &mut ObjectMeta, set: &ObjectMeta, ordinal: i64)
     pod.namespace = set.namespace.clone();
 }
 
-/// Adds the volumes of a pod's claims before its other volumes, replacing those of the same names.
+/// Adds the volumes for a pod's claims before its other volumes. Replaces volumes with the same
+/// names.
 ///
 /// # Errors
 /// Fails if the spec can't be read.
@@ -102,7 +103,7 @@ pub(super) fn set_storage(pod: &mut Pod, set: &ObjectMeta, spec: &SetSpec) -> Re
 }
 
 impl ClaimTemplate {
-    /// Builds the claim for the pod with this ordinal.
+    /// Builds the claim from this template for the pod with this ordinal.
     pub fn claim(&self, set: &ObjectMeta, ordinal: i64, match_labels: &Labels) -> DynamicObject {
         let mut claim = self.0.clone();
         let meta = &mut claim.metadata;

@@ -1,5 +1,5 @@
-//! The pods of a set as a sync reads them. The cache keeps the fields that most syncs need next to
-//! each pod, so a sync with nothing to do parses no text.
+//! The pods of a set as a sync reads them. The cache stores the fields that most syncs need next to
+//! each pod, so a sync with nothing to do parses no strings.
 
 use std::sync::Arc;
 
@@ -13,21 +13,23 @@ use super::cache::CachedSet;
 use super::identity::{REVISION_LABEL, identity_matches, is_member, ordinal_of, storage_matches};
 use super::sync::StatefulSetSync;
 
-/// The fields that the cache keeps for each pod of a StatefulSet.
+/// The fields that the cache stores for each pod of a StatefulSet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct PodFacts {
-    /// The number of the pod's revision: see [`revision_number`].
+    /// The number that stands for the pod's revision: see [`revision_number`].
     revision: u64,
     /// The pod's ordinal; -1 if it has none.
     ordinal: i32,
-    /// The mark of the selector with which a sync found that the set keeps the pod; 0 before.
+    /// The mark of the selector with which a sync found that the set keeps the pod; 0 before that.
     kept_by: u32,
-    /// The mark of the claim templates that the pod's volumes match; 0 until a sync has checked.
+    /// The mark of the claim templates that the pod's volumes match; 0 until a sync has checked
+    /// them.
     storage: u32,
     phase: PodPhase,
     is_deleting: bool,
     is_ready: bool,
-    /// Whether the pod has the name and labels of its ordinal. Valid once `kept_by` is set.
+    /// Whether the pod has the name and labels for its ordinal. Meaningful only if `kept_by` is
+    /// set.
     has_identity: bool,
 }
 
@@ -47,7 +49,7 @@ impl PodFields for PodFacts {
     }
 
     fn next(&self, old: &Pod, new: &Pod, node: u32) -> PodFacts {
-        // Most changes are of the status, and parsing the labels takes the longest.
+        // Most changes are of the status only, and parsing the labels takes the most time.
         if old.metadata.labels != new.metadata.labels {
             return PodFacts::from_pod(new, node);
         }
@@ -65,18 +67,18 @@ impl PodFields for PodFacts {
     }
 }
 
-/// A pod of the set. Includes ended and terminating pods.
+/// A pod of the set, as a sync sees it. It may have ended or be terminating.
 #[derive(Clone, Debug)]
 pub(super) struct SetPod {
     pub(super) pod: Arc<Pod>,
-    /// The number of the pod's revision: see [`revision_number`].
+    /// The number that stands for the pod's revision: see [`revision_number`].
     pub(super) revision: u64,
     /// The pod's ordinal; -1 if it has none.
     ordinal: i32,
     pub(super) phase: PodPhase,
     pub(super) is_deleting: bool,
     pub(super) is_ready: bool,
-    /// Whether the pod has the name and labels of its ordinal.
+    /// Whether the pod has the name and labels for its ordinal.
     pub(super) has_identity: bool,
     /// Whether the pod's volumes match the claim templates.
     pub(super) has_storage: bool,
@@ -99,7 +101,7 @@ impl SetPod {
         }
     }
 
-    /// Reads a pod for which the cache keeps no fields.
+    /// Reads a pod for which the cache stores no fields.
     fn read(pod: Arc<Pod>, set: &CachedSet) -> SetPod {
         let meta = &set.object.metadata;
         let facts = PodFacts {
@@ -110,7 +112,7 @@ impl SetPod {
         SetPod::new(pod, &facts, has_storage)
     }
 
-    /// Creates the entry of a pod whose identity and storage are right or do not matter.
+    /// Creates the entry of a pod whose identity and storage are correct or irrelevant.
     pub(super) fn from_pod(pod: Arc<Pod>) -> SetPod {
         let facts = PodFacts {
             has_identity: true,
@@ -124,7 +126,7 @@ impl SetPod {
         self.ordinal.into()
     }
 
-    /// Reports whether the pod exists. A pod without a phase does not.
+    /// Reports whether the pod exists on the server. A pod without a phase does not.
     pub(super) fn is_created(&self) -> bool {
         self.phase != PodPhase::Unset
     }
@@ -134,7 +136,7 @@ impl SetPod {
     }
 }
 
-/// Returns the name of a pod's revision; empty without the label.
+/// Returns the name of a pod's revision; empty if the pod does not have the label.
 pub(super) fn revision_of(pod: &Pod) -> &str {
     let revision = pod.metadata.labels.get(REVISION_LABEL);
     revision.map_or("", |revision| &**revision)
@@ -146,8 +148,8 @@ pub(super) fn revision_number(name: &str) -> u64 {
 }
 
 impl Shared {
-    /// Visits the pods controlled by the set, then the orphans of its namespace that have one of
-    /// its names. O(pods of the set and orphans).
+    /// Visits the pods that the set controls, and then the orphans in its namespace that have one
+    /// of its pod names. O(pods of the set and orphans).
     fn for_each_candidate(
         &self,
         set: &CachedSet,
@@ -173,7 +175,7 @@ impl Shared {
         pods
     }
 
-    /// Returns the pods of the set; `None` if it must adopt or release one first.
+    /// Returns the pods of the set; `None` if the set must adopt or release a pod first.
     fn kept_pods(&self, set: &CachedSet, matches: impl Fn(&Pod) -> bool) -> Option<Vec<SetPod>> {
         let (meta, spec) = (&set.object.metadata, &*set.spec);
         let (mut pods, mut keeps_all) = (Vec::new(), true);
@@ -206,7 +208,7 @@ impl Shared {
 }
 
 impl StatefulSetSync<'_> {
-    /// Finds the pods of the set; adopts and releases pods.
+    /// Finds the pods of the set. Adopts and releases pods where necessary.
     pub(super) async fn claim_pods(&mut self) -> Result<(), SyncFailure> {
         let meta = &self.set.object.metadata;
         let parts = [("namespace", &*meta.namespace), ("name", &*meta.name)];

@@ -14,8 +14,8 @@ use super::pod::{set_identity, set_storage};
 use super::spec::SetSpec;
 use super::sync::{Errors, StatefulSetSync};
 
-/// The maximum number of attempts to write a pod that conflicts. Upstream pauses for some
-/// milliseconds in between; here a retry is immediate, because a sync has no timer.
+/// The maximum number of attempts to write a pod when there are conflicts. Upstream pauses for some
+/// milliseconds in between; this controller retries immediately, because a sync has no timer.
 const POD_WRITES_MAX: usize = 4;
 
 /// The change of a pod that an Event reports.
@@ -27,7 +27,7 @@ enum Deed {
 }
 
 impl StatefulSetSync<'_> {
-    /// Creates the claims of a pod, then the pod.
+    /// Creates the claims of a pod, and then the pod.
     pub(super) async fn create_pod(&self, pod: &Arc<Pod>) -> Result<(), Errors> {
         let spec = &self.set.spec.read;
         let claims = self.create_claims(spec, pod).await;
@@ -52,7 +52,7 @@ impl StatefulSetSync<'_> {
         created
     }
 
-    /// Deletes a pod. A pod that is already gone counts as deleted.
+    /// Deletes a pod. A pod that no longer exists counts as deleted.
     pub(super) async fn delete_pod(&self, pod: &Pod) -> Result<(), Errors> {
         let delete = Request::DeletePod {
             namespace: pod.metadata.namespace.clone(),
@@ -67,8 +67,8 @@ impl StatefulSetSync<'_> {
         deleted
     }
 
-    /// Corrects the identity, storage and claims of a pod. As in upstream, writes the pod if
-    /// anything was wrong, even if it was only a claim.
+    /// Corrects the identity, storage and claims of a pod. Like upstream, writes the pod if
+    /// anything was wrong, even if only a claim was.
     pub(super) async fn update_pod(&self, spec: &SetSpec, pod: &Pod) -> Result<(), Errors> {
         let set = &self.set.object.metadata;
         let mut pod = pod.clone();
@@ -115,7 +115,7 @@ impl StatefulSetSync<'_> {
         updated
     }
 
-    /// Creates the missing claims of a pod.
+    /// Creates the missing claims of a pod. Returns the errors of all refused creates.
     pub(super) async fn create_claims(&self, spec: &SetSpec, pod: &Pod) -> Result<(), Errors> {
         let set = &self.set.object.metadata;
         let ordinal = ordinal_of(&pod.metadata);
@@ -157,7 +157,7 @@ impl StatefulSetSync<'_> {
         }
     }
 
-    /// Sets the owners of a pod's claims as the policy requires, up to the first failure.
+    /// Sets the owners of a pod's claims as the policy requires. Stops at the first failure.
     pub(super) async fn correct_claims(&self, spec: &SetSpec, pod: &Pod) -> Result<(), Errors> {
         let owners = Owners::new(&self.set.object.metadata, spec, &pod.metadata);
         for claim in self.cached_claims(spec, pod) {
@@ -186,7 +186,8 @@ impl StatefulSetSync<'_> {
         Ok(())
     }
 
-    /// Like [`correct_claims`](Sync::correct_claims), for a wanted pod: an Event reports a failure.
+    /// Like [`correct_claims`](StatefulSetSync::correct_claims), for a wanted pod, but reports a
+    /// failure as an Event, too.
     pub(super) async fn correct_claims_of(&self, spec: &SetSpec, pod: &Pod) -> Result<(), Errors> {
         let corrected = self.correct_claims(spec, pod).await;
         corrected.inspect_err(|errors| self.pod_event(Deed::Update, pod, Some(errors)))
@@ -202,7 +203,7 @@ impl StatefulSetSync<'_> {
         claims.all(|claim| owners.are_up_to_date(&claim.metadata.owner_references))
     }
 
-    /// Reports whether a claim of a new pod still belongs to an earlier pod of the same name.
+    /// Reports whether an earlier pod of the same name still owns a claim of a new pod.
     pub(super) fn has_stale_claim(&self, pod: &Pod) -> bool {
         let spec = &self.set.spec.read;
         if spec.claim_templates.is_empty() || spec.policy.when_scaled == Policy::Retain {
@@ -213,7 +214,7 @@ impl StatefulSetSync<'_> {
         claims.any(|claim| owners.is_of_earlier_pod(&claim.metadata.owner_references))
     }
 
-    /// Returns the cached claims of a pod.
+    /// Returns those claims of a pod that are cached.
     fn cached_claims(&self, spec: &SetSpec, pod: &Pod) -> impl Iterator<Item = Arc<DynamicObject>> {
         let ordinal = ordinal_of(&pod.metadata);
         spec.claim_templates.iter().filter_map(move |template| {

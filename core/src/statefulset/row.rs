@@ -62,7 +62,7 @@ impl ControllerType for StatefulSets {
 }
 
 impl StatefulSets {
-    /// Returns the options for these gates and this policy.
+    /// Returns the options that follow from these gates and this policy.
     pub fn options(gates: &BTreeMap<String, bool>, policy: &Policy) -> ControllerOptions {
         ControllerOptions {
             waits_for_caches: STALE_CONSISTENCY.is_on(gates),

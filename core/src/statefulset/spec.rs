@@ -104,7 +104,7 @@ impl SetSpec {
         }
     }
 
-    /// Reports whether a pod with this ordinal is wanted.
+    /// Reports whether the set wants a pod with this ordinal.
     pub fn has_ordinal(&self, ordinal: i64) -> bool {
         (self.start..self.start.saturating_add(self.replicas)).contains(&ordinal)
     }

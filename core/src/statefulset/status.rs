@@ -1,4 +1,4 @@
-//! The status of a StatefulSet. Every sync counts it from the pods.
+//! The status of a StatefulSet. Every sync computes it by counting the pods.
 
 use podstorm_objects::DynamicObject;
 use serde_json::{Value, json};
@@ -7,8 +7,8 @@ use super::pods::{SetPod, revision_number};
 use super::spec::SetSpec;
 use crate::replicaset::reconcile::is_available;
 
-/// The status that a sync computes. As in upstream, writing it drops what others put there,
-/// including conditions.
+/// The status that a sync computes. Like upstream, writing it drops all members that others have
+/// added, including conditions.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Status {
     pub(super) observed_generation: i64,
@@ -22,7 +22,7 @@ pub(super) struct Status {
     pub(super) collision_count: i32,
 }
 
-/// The criteria for the health of a pod.
+/// The criteria by which a pod counts as available or healthy.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Health {
     pub(super) min_ready_seconds: i32,
@@ -30,7 +30,7 @@ pub(super) struct Health {
 }
 
 impl Health {
-    /// Reports whether a pod has been ready for long enough, whatever its phase.
+    /// Reports whether a pod has been ready for long enough, whatever its phase is.
     pub(super) fn is_available(self, pod: &SetPod) -> bool {
         let since = || pod.pod.ready_time();
         pod.is_ready
@@ -43,7 +43,7 @@ impl Health {
         !self.is_available(pod) || pod.is_deleting
     }
 
-    /// Reports whether a pod runs and has been ready for long enough.
+    /// Reports whether a pod is running and has been ready for long enough.
     pub(super) fn is_healthy(self, pod: &SetPod) -> bool {
         pod.is_running_and_ready() && self.is_available(pod)
     }
@@ -68,7 +68,7 @@ impl Status {
         }
     }
 
-    /// Returns the status in the form in which it is written.
+    /// Returns the status in the JSON form in which it is written.
     pub(super) fn to_json(&self) -> Value {
         let mut status = json!({
             "replicas": self.replicas,
@@ -94,7 +94,7 @@ impl Status {
         status
     }
 
-    /// Counts these pods and replaces the previous counts.
+    /// Replaces the counts with those of these pods.
     pub(super) fn count<'p>(&mut self, pods: impl IntoIterator<Item = &'p SetPod>, health: Health) {
         (self.replicas, self.ready, self.available) = (0, 0, 0);
         (self.current, self.updated) = (0, 0);
@@ -115,8 +115,8 @@ impl Status {
         }
     }
 
-    /// Completes a rolling update whose pods all exist and are updated and ready, and available if
-    /// `available` is set.
+    /// Completes a rolling update if all pods exist and are updated and ready. With `available`
+    /// set, all pods must be available, too.
     pub(super) fn complete_rolling_update(&mut self, spec: &SetSpec, available: bool) {
         let last = if available {
             self.available
@@ -130,8 +130,8 @@ impl Status {
         }
     }
 
-    /// Reports whether the stored status differs from this one. A change of only the collision
-    /// count is not written.
+    /// Reports whether the stored status differs from this one. Ignores the collision count, so a
+    /// change of only that count is not written.
     pub(super) fn differs_from(&self, stored: &Status) -> bool {
         fn compared(it: &Status) -> impl PartialEq {
             let counts = [it.replicas, it.ready, it.available, it.current, it.updated];

@@ -21,14 +21,14 @@ use crate::revisions::{Found, Owner, Revision, delete_all, surplus};
 
 const SECOND_NS: i64 = 1_000_000_000;
 
-/// The maximum number of attempts to write a status that conflicts. Upstream pauses for some
-/// milliseconds in between; here a retry is immediate, because a sync has no timer.
+/// The maximum number of attempts to write a status when there are conflicts. Upstream pauses for
+/// some milliseconds in between; this controller retries immediately, because a sync has no timer.
 const STATUS_WRITES_MAX: usize = 5;
 
-/// The errors of a sync, one text per request.
+/// The errors of a sync: one message per failed request.
 pub(super) type Errors = Vec<String>;
 
-/// A sync in progress.
+/// A sync of one StatefulSet in progress.
 pub(super) struct StatefulSetSync<'a> {
     pub(super) shared: &'a Shared,
     pub(super) calls: &'a Calls,
@@ -40,7 +40,7 @@ pub(super) struct StatefulSetSync<'a> {
     pub(super) now: Now,
 }
 
-/// The set as its current revision and its update revision restore it.
+/// The set in the forms that its current revision and its update revision restore.
 pub(super) struct Forms {
     pub(super) current_revision: String,
     pub(super) update_revision: String,
@@ -48,7 +48,7 @@ pub(super) struct Forms {
     pub(super) update: Arc<Form>,
 }
 
-/// Runs a whole sync.
+/// Runs one sync of a StatefulSet.
 pub(super) async fn run(shared: Arc<Shared>, key: KeyId, calls: Calls) -> Result<End, SyncFailure> {
     let versions = [
         shared.claims.version().get(),
@@ -63,7 +63,7 @@ pub(super) async fn run(shared: Arc<Shared>, key: KeyId, calls: Calls) -> Result
         return Ok(End::Forget);
     };
     if set.spec.selector.is_err() {
-        // As in upstream, which logs the error.
+        // Like upstream, which only logs the error.
         return Ok(End::Forget);
     }
     let owner = Owner {
@@ -90,7 +90,7 @@ pub(super) async fn run(shared: Arc<Shared>, key: KeyId, calls: Calls) -> Result
 }
 
 impl StatefulSetSync<'_> {
-    /// Updates revisions, pods and status, and deletes surplus revisions even after a failure.
+    /// Updates revisions, pods and the status. Deletes surplus revisions even after a failure.
     async fn update(
         &self,
         owner: &Owner<'_>,
@@ -122,7 +122,7 @@ impl StatefulSetSync<'_> {
         }
     }
 
-    /// Returns the current revision and the revision of the current template.
+    /// Returns the current revision and the revision for the current template.
     async fn find_revisions(
         &self,
         owner: &Owner<'_>,
@@ -138,7 +138,7 @@ impl StatefulSetSync<'_> {
         found.map_err(|failure| failure.message)
     }
 
-    /// Changes the pods and writes the status, even after a failure.
+    /// Changes the pods. Writes the status even after a failure.
     async fn perform(&self, found: &Found, status: &mut Status) -> Result<(), Errors> {
         let form = |revision| self.set.form(revision).map_err(|error| vec![error]);
         let forms = Forms {
@@ -196,7 +196,7 @@ impl StatefulSetSync<'_> {
         }
     }
 
-    /// Adds the key for the time when the next pod becomes available.
+    /// Adds the key for the time at which the next pod becomes available.
     fn look_again(&self, status: &Status) {
         let seconds = self.set.spec.read.min_ready_seconds;
         if seconds <= 0 || status.ready == status.available {
@@ -220,7 +220,7 @@ impl StatefulSetSync<'_> {
         }
     }
 
-    /// Records the version of a write, which the cache must reach before the next sync.
+    /// Records the version of a write. The cache must reach it before the next sync.
     pub(super) fn wrote(&self, kind: Kind, version: &ResourceVersion) {
         if self.shared.options.waits_for_caches {
             let uid = &self.set.object.metadata.uid;

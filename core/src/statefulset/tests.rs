@@ -1,4 +1,4 @@
-//! Cases beyond the recorded ones: lists into an empty cache, as at every start, and several
+//! Tests beyond the recorded cases: lists into an empty cache, as at every start, and several
 //! consecutive syncs.
 
 use std::sync::Arc;
@@ -24,8 +24,8 @@ const NOW: Now = Now {
 /// The image of pods that never become ready.
 const BROKEN: &str = "broken";
 
-/// The controller with its caches, and a server that fills them immediately: pods run and are ready
-/// on creation, unless their image is [`BROKEN`].
+/// A controller with its caches, and a server that fills them immediately. Pods are running and
+/// ready on creation, unless their image is [`BROKEN`].
 struct Lab {
     controller: Controller,
     informers: Informers,
@@ -130,7 +130,7 @@ fn web(replicas: i64, image: &str) -> Value {
                 "spec": {"containers": [{"name": "c", "image": image}]}}}})
 }
 
-/// Updates the image of the set, keeping its status.
+/// Updates the image of the set. Keeps the status of the set.
 fn update(lab: &mut Lab, image: &str) {
     let set = lab
         .informers
@@ -178,7 +178,7 @@ fn pods_are_created_in_order_and_replaced_in_reverse() {
     assert_eq!(lab.sync(), (Vec::new(), None));
 }
 
-/// kubernetes#67250, and kubernetes#137409 with the gate of `maxUnavailable`.
+/// For kubernetes#67250 and, with the gate of `maxUnavailable`, kubernetes#137409.
 #[test]
 fn hardened_replaces_a_broken_pod_of_an_abandoned_template() {
     let options = |replace_broken_pods, uses_max_unavailable| ControllerOptions {

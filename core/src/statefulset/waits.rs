@@ -14,34 +14,34 @@ use super::spec::SetSpec;
 use super::status::{Health, Status};
 use crate::replicaset::reconcile::next_availability_check;
 
-/// The pod for which a set waits, and the reason.
+/// The pod for which a set's syncs wait, and the reason.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Wait {
     /// The name of the pod.
     pub pod: String,
-    /// The revision of the pod; empty if there is no pod.
+    /// The name of the pod's revision; empty if the pod does not exist.
     pub revision: String,
-    /// The condition that must change.
+    /// What must change before a sync continues.
     pub reason: WaitReason,
     /// Whether the pod has an ordinal that the set no longer wants.
     pub is_condemned: bool,
 }
 
-/// The condition that must change before a sync continues.
+/// What must change before a sync continues.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum WaitReason {
     /// The pod is terminating.
     Terminating,
-    /// The pod does not run or is not ready.
+    /// The pod is not running or not ready.
     NotReady,
-    /// The pod has not been ready for `minReadySeconds`. Has the remaining time in ns.
+    /// The pod has not been ready for `minReadySeconds`. Holds the remaining time in ns.
     NotAvailable(i64),
-    /// The pod is not created while this claim belongs to an earlier pod of the same name.
+    /// The pod can't be created, because an earlier pod of the same name still owns this claim.
     StaleClaim(String),
 }
 
-/// Returns the wait of a set with these pods and claims; `None` if a sync continues or nothing is
-/// left to do. O(pods · log pods + replicas).
+/// Returns the wait of a set with these pods and claims; `None` if a sync does not wait for
+/// anything. O(pods · log pods + replicas).
 pub fn wait_of(
     set: &DynamicObject,
     pods: &[Arc<Pod>],
@@ -79,7 +79,7 @@ pub fn wait_of(
             },
             Some(_) => {}
             None => match look.stale_claim(ordinal) {
-                // The missing pod is created before anything else happens.
+                // An ordered set creates the missing pod before it does anything else.
                 None if is_ordered => return None,
                 None => {}
                 wait => return wait,
@@ -115,7 +115,7 @@ struct Look<'a> {
 }
 
 impl Look<'_> {
-    /// Returns the reason for which a sync stops at a pod.
+    /// Returns the wait for a pod at which a sync stops; `None` if it does not stop there.
     fn obstacle(&self, pod: &SetPod, is_condemned: bool) -> Option<Wait> {
         let seconds = self.spec.min_ready_seconds;
         let health = Health {
@@ -140,7 +140,7 @@ impl Look<'_> {
         })
     }
 
-    /// Returns the claim that blocks the creation of the pod with this ordinal.
+    /// Returns the wait for a claim that blocks the creation of the pod with this ordinal, if any.
     fn stale_claim(&self, ordinal: i64) -> Option<Wait> {
         if self.spec.policy.when_scaled == Policy::Retain {
             return None;
@@ -217,7 +217,7 @@ mod tests {
         let leaving = pod("web-1", "old", "leaving");
         let found = waits(&ordered, &[a.clone(), leaving, c.clone()]);
         assert_eq!(found, Some(("web-1".to_owned(), WaitReason::Terminating)));
-        // A missing pod is created, and a healthy outdated one deleted.
+        // A missing pod is created, and a healthy outdated pod is deleted.
         assert_eq!(waits(&ordered, &[a.clone(), c.clone()]), None);
         let all = [
             a.clone(),
@@ -225,7 +225,7 @@ mod tests {
             pod("web-2", "new", "ready"),
         ];
         assert_eq!(waits(&ordered, &all), None);
-        // Without an order the broken pod of the old revision is deleted.
+        // Without an order, the broken pod of the old revision is deleted.
         let parallel = set("Parallel", 3, 0);
         assert_eq!(waits(&parallel, &[a.clone(), broken, c]), None);
         let updating = pod("web-2", "new", "unready");

@@ -1,4 +1,4 @@
-//! The scheduled and completed evictions of pods, with their times.
+//! The scheduled and the completed evictions of pods, with their times.
 //!
 //! Source: `TimedWorkerQueue` and `processPodOnNode` of Kubernetes' `pkg/controller/tainteviction`.
 
@@ -9,22 +9,22 @@ use podstorm_runtime::intern::KeyId;
 use crate::node::{Taint, Toleration};
 use crate::pod_key::{PodKey, PodKeyIds};
 
-/// The key of the sync that records Events. It is never the key of a pod.
+/// The key of the sync that only records Events. No pod has this key.
 pub(super) const EVENTS: KeyId = KeyId(0);
 
-/// The time for which a pod tolerates taints.
+/// How long a pod tolerates the taints of its node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Tolerated {
     /// The pod does not tolerate one of the taints.
     Not,
-    /// The pod tolerates all taints for this time in ns, at least 0.
+    /// The pod tolerates all taints for this time in ns, which is not negative.
     For(i64),
     Always,
 }
 
 impl Tolerated {
-    /// Evaluates the tolerations that match a taint. Each taint needs at least one. Negative
-    /// seconds count as 0.
+    /// Evaluates the tolerations that match a taint. Each taint needs at least one toleration.
+    /// Negative seconds count as 0.
     pub(super) fn new(taints: &[Taint], tolerations: &[Toleration]) -> Tolerated {
         let matches = |taint: &Taint| tolerations.iter().any(|it| it.matches(taint));
         if !taints.iter().all(matches) {
@@ -40,21 +40,21 @@ impl Tolerated {
     }
 }
 
-/// An eviction.
+/// The eviction of one pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Eviction {
     Scheduled {
         key: KeyId,
-        /// The monotonic time in ns at which the first of the taints was seen.
+        /// The monotonic time in ns at which the taints were first seen.
         since_ns: i64,
-        /// The time of the deletion.
+        /// The monotonic time in ns at which the pod must be deleted.
         due_ns: i64,
     },
     /// The pod was deleted. It is deleted again only if the taints of its node change.
     Done,
 }
 
-/// The evictions by pod, and the pods by queue key.
+/// The evictions by pod, and the names of pods by queue key.
 #[derive(Debug)]
 pub(super) struct Evictions {
     by_pod: BTreeMap<PodKey, Eviction>,
@@ -73,15 +73,15 @@ impl Default for Evictions {
 /// The result of [`Evictions::decide`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Decision {
-    /// Whether a scheduled eviction was cancelled, which needs an Event.
+    /// Whether a scheduled eviction was cancelled, which must be reported by an Event.
     pub(super) is_cancelled: bool,
-    /// The key to add to the queue, with the delay in ns.
+    /// The key to add to the queue, with the delay in ns; `None` if the queue does not change.
     pub(super) add: Option<(KeyId, i64)>,
 }
 
 impl Evictions {
-    /// Decides about a pod on a node with taints. A scheduled eviction keeps its time if the taints
-    /// change: the time since the pod was first tainted counts.
+    /// Decides about a pod on a tainted node. If the taints change later, a scheduled eviction
+    /// keeps its time, because the time since the pod was first tainted counts.
     pub(super) fn decide(&mut self, pod: &PodKey, tolerated: Tolerated, now_ns: i64) -> Decision {
         let after_ns = match tolerated {
             Tolerated::Not => {
@@ -136,7 +136,7 @@ impl Evictions {
         Some((key, due_ns.saturating_sub(now_ns)))
     }
 
-    /// Forgets the eviction of a pod. Returns whether it was still pending.
+    /// Forgets the eviction of a pod. Returns whether it was scheduled and not yet completed.
     pub(super) fn cancel(&mut self, pod: &PodKey) -> bool {
         match self.by_pod.remove(pod) {
             Some(Eviction::Scheduled { key, .. }) => {
@@ -147,7 +147,7 @@ impl Evictions {
         }
     }
 
-    /// Returns the pod of a key and the time of its deletion; `None` for a free key.
+    /// Returns the pod of a key and the time of its deletion; `None` if no deletion is scheduled.
     pub(super) fn scheduled(&self, key: KeyId) -> Option<(PodKey, i64)> {
         let pod = self.keys.pod(key)?.clone();
         match self.by_pod.get(&pod) {
@@ -156,13 +156,13 @@ impl Evictions {
         }
     }
 
-    /// Returns the pod of a key, if it has one.
+    /// Returns the name of the pod of a key; `None` if the key has no pod.
     pub(super) fn pod(&self, key: KeyId) -> Option<&PodKey> {
         self.keys.pod(key)
     }
 
-    /// Ends the eviction of a pod, done or failed for good. Leaves an eviction that was cancelled
-    /// meanwhile.
+    /// Ends the eviction of a pod: it is completed if `is_done` is set; otherwise it has failed for
+    /// good. Does nothing if the eviction was cancelled in the meantime.
     pub(super) fn finish(&mut self, key: KeyId, pod: &PodKey, is_done: bool) {
         let is_its = matches!(self.by_pod.get(pod),
             Some(Eviction::Scheduled { key: of, .. }) if *of == key);
@@ -175,7 +175,7 @@ impl Evictions {
         }
     }
 
-    /// Returns the number of pods with a pending or completed eviction.
+    /// Returns the number of pods with a scheduled or completed eviction.
     #[cfg(test)]
     pub(super) fn len(&self) -> usize {
         self.by_pod.len()

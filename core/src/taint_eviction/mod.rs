@@ -1,14 +1,14 @@
-//! The taint eviction controller: deletes pods that do not, or no longer, tolerate a `NoExecute`
+//! The taint eviction controller: it deletes pods that do not, or no longer, tolerate a `NoExecute`
 //! taint of their node.
 //!
-//! `evictions`: the pods to delete and their times; `sync`: the requests that delete one. The queue
-//! has a key for each pod with a scheduled eviction, and one for Events, because handlers can't
-//! record them.
+//! `evictions`: the pods to delete and their times; `sync`: the requests that delete a pod. The
+//! queue has a key for each pod with a scheduled eviction, and one for Events, because handlers
+//! can't record Events.
 //!
 //! One lock guards the state of nodes and pods. It is not held across a call or while the pod cache
 //! is read.
 //!
-//! As in upstream, a deleted pod that still runs is deleted again when the taints of its node
+//! As in upstream, a deleted pod that is still running is deleted again when the taints of its node
 //! change.
 //!
 //! Source: Kubernetes' `pkg/controller/tainteviction`.
@@ -52,15 +52,15 @@ struct Shared {
 
 #[derive(Debug, Default)]
 struct State {
-    /// The `NoExecute` taints by node, for nodes with such taints.
+    /// The `NoExecute` taints of each node that has any, by node name.
     tainted: BTreeMap<Str, Vec<Taint>>,
     evictions: Evictions,
-    /// The Events that the next sync records.
+    /// The Events that the next sync will record.
     events: Vec<EventIntent>,
 }
 
 impl Controller {
-    /// Creates a controller that reads nodes and pods from these informers.
+    /// Creates a controller that reads nodes and pods from `informers`.
     pub fn new(informers: &mut Informers) -> Controller {
         let shared = Arc::new(Shared {
             pods: Arc::clone(informers.pods()),
@@ -100,7 +100,7 @@ impl Shared {
         lock(&self.state)
     }
 
-    /// Handles a change of a node's `NoExecute` taints.
+    /// Handles a node whose `NoExecute` taints are now `taints`.
     fn tainted(&self, node: &Str, taints: Vec<Taint>, now: Now) {
         {
             let mut state = self.lock();
@@ -109,22 +109,22 @@ impl Shared {
                 false => drop(state.tainted.insert(node.clone(), taints.clone())),
             }
         }
-        // The taints are stored first, so a pod that is bound now is seen here or by its own
-        // handler.
+        // The taints are stored first, so that a pod that is bound now is seen either here or by
+        // its own handler.
         let mut pods = Vec::new();
         self.pods.for_each(|pod| {
             if node_of(pod) == Some(node) {
                 pods.push(Arc::clone(pod));
             }
         });
-        // The cache is unordered.
+        // Sorted, because the cache is unordered.
         pods.sort_by_cached_key(|pod| PodKey::of(pod));
         for pod in pods {
             self.decide(&pod, &taints, now);
         }
     }
 
-    /// Decides about a pod on a node with these taints.
+    /// Decides whether and when to evict a pod on a node with these taints.
     fn decide(&self, pod: &Pod, taints: &[Taint], now: Now) {
         let tolerated = match taints.is_empty() {
             true => Tolerated::Always,
@@ -187,7 +187,7 @@ impl Handler<Arc<Node>> for Shared {
                     self.tainted(&node.metadata.name.as_str().into(), taints, now);
                 }
             }
-            // The pods stay: pod garbage collection deletes them.
+            // The pods of a deleted node stay; the pod garbage collector deletes them.
             None => {
                 if let Some(last) = &change.last {
                     let name = last.metadata().name.as_str();

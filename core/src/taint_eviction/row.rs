@@ -36,7 +36,7 @@ impl ControllerType for TaintEviction {
             },
         ],
         queues: &[QueueRow {
-            // Upstream's number of workers for pod updates.
+            // Upstream's number of workers for updates of pods.
             workers: Workers::Number(8),
             ..QueueRow::new("taint_eviction")
         }],

@@ -1,4 +1,5 @@
-//! The eviction of one pod: an Event, the condition `DisruptionTarget`, the deletion.
+//! The eviction of one pod: it records an Event, sets the condition `DisruptionTarget`, and deletes
+//! the pod.
 //!
 //! Source: `deletePodHandler` and `addConditionAndDeletePod` of Kubernetes' `pkg/controller/tainteviction`.
 
@@ -13,7 +14,7 @@ use super::{Shared, event};
 use crate::disruption_target::{Disruption, mark, patch_of_status};
 use crate::pod_key::PodKey;
 
-/// The maximum number of attempts to delete a pod, as in upstream.
+/// The maximum number of attempts to delete a pod, the same as upstream's.
 const ATTEMPTS: usize = 5;
 
 const TAINTED: Disruption = Disruption {
@@ -21,7 +22,7 @@ const TAINTED: Disruption = Disruption {
     message: "Taint manager: deleting due to NoExecute taint",
 };
 
-/// Records the pending Events, and evicts the pod of the key if it is due.
+/// Records the pending Events, and evicts the pod of the key if the eviction is due.
 pub(super) async fn run(shared: Arc<Shared>, key: KeyId, calls: Calls) -> Result<End, SyncFailure> {
     let waiting = std::mem::take(&mut shared.lock().events);
     waiting.into_iter().for_each(|event| calls.event(event));
@@ -37,7 +38,8 @@ pub(super) async fn run(shared: Arc<Shared>, key: KeyId, calls: Calls) -> Result
     calls.event(event(&pod, text));
     let mut outcome = evict(&calls, &pod).await;
     for _ in 1..ATTEMPTS {
-        // Upstream also retries if the pod is gone. Such a pod can't return under this eviction.
+        // Upstream also retries if the pod no longer exists. Such a pod can't return under this
+        // eviction.
         match &outcome {
             Err(error) if !error.is_not_found() => outcome = evict(&calls, &pod).await,
             _ => break,
@@ -48,7 +50,7 @@ pub(super) async fn run(shared: Arc<Shared>, key: KeyId, calls: Calls) -> Result
         Err(error) if !error.is_not_found() => Err(SyncFailure {
             label: "eviction failed",
             message: error.message,
-            // The next change of the pod or the node decides.
+            // A retry would not help: the next change of the pod or the node decides.
             is_final: true,
         }),
         _ => Ok(End::Forget),

@@ -1,5 +1,5 @@
-//! Evictions by a table of taints, tolerations and times, with a server that carries out every
-//! request.
+//! Tests of evictions by a table of taints, tolerations and times, with a server that carries out
+//! every request.
 
 use podstorm_objects::{ApiError, Resource, ResourceVersion};
 use podstorm_runtime::client::{Answer, Patch, Reason, Request};
@@ -24,7 +24,7 @@ struct World {
     nodes: Arc<dyn AnyInformer>,
     controller: Controller,
     driver: Driver<AsyncSync>,
-    /// The number of requests that fail first.
+    /// The number of requests that must fail before any succeeds.
     failures: usize,
 }
 
@@ -61,7 +61,7 @@ impl World {
         self.controller.pod_changed(&change, at(seconds));
     }
 
-    /// Syncs the due keys. Returns requests and Events.
+    /// Syncs the keys that are due. Returns the requests and Events.
     fn sync(&mut self, seconds: i64) -> Vec<String> {
         let mut sent = Vec::new();
         let mut told = Vec::new();
@@ -120,7 +120,7 @@ impl World {
         told
     }
 
-    /// Returns the time of the pod's deletion in whole seconds, up to 1,000.
+    /// Returns when the pod is deleted, in whole seconds below 1,000; `None` if it is not.
     fn deleted_at(&mut self, from: i64) -> Option<i64> {
         (from..1000).find(|seconds| self.sync(*seconds).iter().any(|it| it == "delete p"))
     }

@@ -1,5 +1,5 @@
-//! Two texts of a template, for hashing and for comparison, and the FNV-1a functions that they are
-//! streamed into.
+//! Two forms of a template, one for hashing and one for comparison, and the FNV-1a hashes into
+//! which they are streamed.
 
 use std::fmt::{self, Write};
 
@@ -8,17 +8,17 @@ use podstorm_objects::Time;
 use super::quantity::Quantity;
 use super::walk::Sink;
 
-/// The text that upstream hashes: a dump of the template as it is in memory, with all types and all
+/// The form that upstream hashes: a dump of the template as it is in memory, with all types and all
 /// absent members.
 ///
-/// A set time has no stable text: upstream's contains the process's time zones. It is dumped as RFC
-/// 3339, so that the hash is at least the same everywhere and at any time.
+/// A time that is set has no stable form: upstream's contains the process's time zones. It is
+/// dumped as RFC 3339, so that the hash is at least the same everywhere and at any time.
 pub(super) struct Dump<W>(pub(super) W);
 
-/// Only the values, each with a recognizable end: templates are equal exactly if these texts are.
+/// Only the values, each with a recognizable end: templates are equal exactly if these are equal.
 pub(super) struct Canonical<W>(pub(super) W);
 
-/// Asserts a write to a string or a hash, which can't fail.
+/// Checks the result of a write to a string or a hash, which can't fail.
 fn infallible(result: fmt::Result) {
     debug_assert!(result.is_ok());
 }
@@ -59,7 +59,7 @@ impl<W: Write> Sink for Dump<W> {
 impl<W: Write> Sink for Canonical<W> {
     fn fixed(&mut self, _: &str) {}
 
-    // The common case is an absent member.
+    // A count of 0 is the common case: the member is absent.
     fn count(&mut self, count: usize) {
         infallible(match count {
             0 => self.0.write_str("0;"),
@@ -98,7 +98,7 @@ impl<W: Write> Sink for Canonical<W> {
     }
 }
 
-/// FNV-1a in 32 bits.
+/// A 32-bit FNV-1a hash.
 pub(super) struct Fnv32(pub(super) u32);
 
 impl Fnv32 {
@@ -118,7 +118,7 @@ impl Write for Fnv32 {
     }
 }
 
-/// FNV-1a in 64 bits.
+/// A 64-bit FNV-1a hash.
 pub(super) struct Fnv64(pub(super) u64);
 
 impl Fnv64 {

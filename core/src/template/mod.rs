@@ -1,7 +1,7 @@
-//! Pod templates: the hash that names their ReplicaSet, and their equality.
+//! Pod templates: the hash that names the ReplicaSet of a template, and the equality of templates.
 //!
-//! Both come from one walk over the template's JSON, by upstream's types. Hashing streams
-//! upstream's own dump of the template into FNV-1a; comparison streams the values.
+//! Both use one walk over the template's JSON in the order of upstream's types. Hashing streams
+//! upstream's dump of the template into FNV-1a; comparison streams only the values.
 
 mod dump;
 mod quantity;
@@ -17,23 +17,23 @@ use dump::{Canonical, Dump, Fnv32, Fnv64};
 pub(crate) use typed::WorkloadRules;
 pub use typed::{Mismatch, as_upstream_writes};
 
-/// The label with the hash of the template. A ReplicaSet, its selector and its template have it; a
-/// Deployment's template does not.
+/// The label that holds the hash of the template. A ReplicaSet, its selector and its template have
+/// the label; a Deployment's template does not.
 pub const HASH_LABEL: &str = "pod-template-hash";
 
-/// The maximum length in bytes of a ReplicaSet's name in the API (DNS-1123 subdomain).
+/// The maximum length in bytes of a ReplicaSet's name (a DNS-1123 subdomain).
 const NAME_BYTES_MAX: usize = 253;
 
 /// Returns the hash of a template, 1 to 10 characters, as in the label [`HASH_LABEL`] and in the
 /// name of the ReplicaSet. `collision_count` is the Deployment's `status.collisionCount`; 0 and
-/// absent give different hashes.
+/// `None` result in different hashes.
 ///
 /// Equals the hash of Kubernetes 1.36 for every template without times in its metadata. No
-/// controller sets one there, and upstream's hash of it depends on the machine. O(bytes): some tens
-/// of microseconds, most of them for FNV over the names of absent members.
+/// controller sets such a time, and upstream's hash of it depends on the machine. O(bytes): some
+/// tens of microseconds, most of them for FNV over the names of absent members.
 ///
-/// Source: `ComputeHash` of the controller's utilities. Upstream never compares hashes: templates
-/// are compared ([`same_template`]), and the hash only names.
+/// Source: `ComputeHash` of the controller's utilities. Like upstream, nothing compares hashes:
+/// [`same_template`] compares templates, and the hash is only part of a name.
 pub fn pod_template_hash(template: &PodTemplate, collision_count: Option<i32>) -> CompactString {
     let mut dump = Dump(Fnv32::START);
     template.look(|json| walk::walk(json, &mut dump));
@@ -43,30 +43,30 @@ pub fn pod_template_hash(template: &PodTemplate, collision_count: Option<i32>) -
         hash.bytes(&[0; 4]);
     }
     let digits = hash.0.to_string();
-    // Digits that can't form words: there are no vowels and no characters that look like one.
+    // Characters that can't form words: no vowels, and none that look like a vowel.
     let safe = |digit: u8| char::from(b"456789bcdf"[usize::from(digit - b'0')]);
     digits.bytes().map(safe).collect()
 }
 
-/// Returns the text at the start of [`pod_template_hash`]'s input, for comparison with upstream's.
-/// O(bytes).
+/// Returns the part of [`pod_template_hash`]'s input that comes from the template, for comparison
+/// with upstream's. O(bytes).
 pub fn pod_template_dump(template: &PodTemplate) -> String {
     let mut dump = Dump(String::new());
     template.look(|json| walk::walk(json, &mut dump));
     dump.0
 }
 
-/// Returns the name of the ReplicaSet of a template with this hash. Truncates a Deployment's name
-/// that leaves too little room.
+/// Returns the name of the ReplicaSet for a template with this hash. Truncates the Deployment's
+/// name if it leaves too little room for the hash.
 pub fn replica_set_name(deployment: &str, hash: &str) -> CompactString {
     let most = NAME_BYTES_MAX.saturating_sub(1 + hash.len());
     let kept = &deployment[..deployment.floor_char_boundary(most)];
     compact_str::format_compact!("{kept}-{hash}")
 }
 
-/// The comparable form of a template, which distinguishes most templates cheaply: a digest of its
-/// values without the label [`HASH_LABEL`]. Computed once, when an object arrives. The same in
-/// every process.
+/// The comparable form of a template, which distinguishes most templates cheaply: a digest of the
+/// values without the label [`HASH_LABEL`]. Computed once, when an object arrives. It is the same
+/// in every process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TemplateForm {
     digest: u64,
@@ -83,13 +83,13 @@ impl TemplateForm {
 
 /// Reports whether two templates with these forms are equal apart from the label [`HASH_LABEL`].
 ///
-/// Absent, null and empty lists and maps are equal. An absent number or text equals zero or the
-/// empty text, unless its absence has a meaning of its own. An absent object differs from an empty
-/// one. Quantities are compared by value, times by instant, lists in order. Members that Kubernetes
-/// 1.36 doesn't know are ignored.
+/// Absent, null and empty lists and maps are equal. An absent number or string equals zero or the
+/// empty string, unless its absence has a separate meaning. An absent object differs from an empty
+/// one. Quantities are compared by value, times by instant, and lists in order. Members that
+/// Kubernetes 1.36 doesn't know are ignored.
 ///
-/// Different forms, shared specs and equal texts are recognized without an allocation. Otherwise
-/// O(bytes): equal digests are never enough to call templates equal.
+/// Different forms, shared specs and equal JSON are recognized without an allocation. Otherwise
+/// O(bytes): equal digests are never enough to treat templates as equal.
 ///
 /// Source: `EqualIgnoreHash` of the controller's utilities.
 pub fn same_template(
@@ -102,7 +102,8 @@ pub fn same_template(
         && (is_same_text(a, b) || canonical(a, String::new()) == canonical(b, String::new()))
 }
 
-/// Returns the template without the label [`HASH_LABEL`], as a Deployment has it. Shares the rest.
+/// Returns the template without the label [`HASH_LABEL`], as a Deployment has it. Shares all other
+/// data.
 #[must_use]
 pub fn without_hash_label(template: &PodTemplate) -> PodTemplate {
     let mut template = template.clone();
@@ -112,7 +113,8 @@ pub fn without_hash_label(template: &PodTemplate) -> PodTemplate {
     template
 }
 
-/// Returns the template with the label [`HASH_LABEL`], as a ReplicaSet has it. Shares the rest.
+/// Returns the template with the label [`HASH_LABEL`], as a ReplicaSet has it. Shares all other
+/// data.
 #[must_use]
 pub fn with_hash_label(template: &PodTemplate, hash: &str) -> PodTemplate {
     let mut template = template.clone();
@@ -127,8 +129,8 @@ fn canonical<W: std::fmt::Write>(template: &PodTemplate, out: W) -> W {
     out.0
 }
 
-/// Reports whether all members of two templates, known or not, have the same text, apart from the
-/// hash label.
+/// Reports whether all members of two templates, known or not, have the same JSON text, apart from
+/// the hash label.
 fn is_same_text(a: &PodTemplate, b: &PodTemplate) -> bool {
     fn labels(template: &PodTemplate) -> impl Iterator<Item = &(Str, Str)> {
         let pairs = template.metadata.labels.pairs().iter();
@@ -256,7 +258,7 @@ mod tests {
         assert!(same(json!("0"), json!("0Mi")));
         assert!(same(json!("10000000000000000000"), json!("10E")));
         assert!(!same(json!("1"), json!("1001m")));
-        // The server refuses these texts. They must still differ.
+        // The server refuses these values. They must still differ.
         assert!(!same(json!("x"), json!("y")));
         assert!(!same(json!("x"), json!("0")));
     }

@@ -1,8 +1,8 @@
-//! Resource quantities as Go holds them in memory: the dump shows the parts, equality compares the
-//! value.
+//! Resource quantities as Go holds them in memory. The dump shows the parts of a quantity; equality
+//! compares only the value.
 //!
-//! A short quantity is a 64-bit number and a power of ten. Any other is a number of any length with
-//! nine decimals, rounded away from zero. Source: `ParseQuantity` of apimachinery's
+//! A short quantity is a 64-bit number and a power of ten. Any other quantity is a number of any
+//! length with nine decimals, rounded away from zero. Source: `ParseQuantity` of apimachinery's
 //! `resource.Quantity`.
 
 use std::fmt;
@@ -17,22 +17,22 @@ pub(super) struct Quantity<'t> {
     is_negative: bool,
     magnitude: Magnitude,
     exponent: i32,
-    /// The text itself if it is canonical; otherwise empty.
+    /// The string itself if it is canonical; otherwise empty.
     cached: &'t str,
     format: &'static str,
 }
 
-/// The exponent of the last decimal that is kept.
+/// The exponent of the last decimal digit that is kept.
 const NANO: i32 = -9;
 
 /// The maximum number of decimal digits of a short quantity.
 const SHORT_DIGITS: usize = 18;
 
-/// The same for a binary suffix, without the digits that the suffix may add.
+/// The maximum number of digits with a binary suffix, without the digits that the suffix may add.
 const SHORT_BINARY_DIGITS: usize = 14;
 
-/// The maximum exponent of a long quantity. Larger ones are refused, because all digits would be
-/// written.
+/// The maximum exponent of a long quantity. Larger exponents are refused, because all digits would
+/// be written.
 const EXPONENT_MAX: i64 = 10_000;
 
 /// The maximum value of a long quantity with a binary suffix.
@@ -40,15 +40,15 @@ const BINARY_MAX: u64 = i64::MAX as u64;
 
 const DECIMAL_SI: &str = "DecimalSI";
 
-/// The factor of a suffix.
+/// The factor that a suffix stands for.
 enum Suffix {
     Ten(i64),
-    /// A shift in bits.
+    /// A power of two: the number of bits to shift.
     Two(u32),
 }
 
 impl<'t> Quantity<'t> {
-    /// Returns the quantity that a struct has if JSON has none.
+    /// Returns the quantity that a Go struct has if the JSON has none.
     pub(super) fn absent() -> Quantity<'t> {
         Quantity {
             is_big: false,
@@ -60,7 +60,7 @@ impl<'t> Quantity<'t> {
         }
     }
 
-    /// Parses a quantity; `None` if the text is not a quantity or would need thousands of digits.
+    /// Parses a quantity; `None` if the string is not a quantity or would need thousands of digits.
     pub(super) fn parse(text: &'t str) -> Option<Quantity<'t>> {
         let text = text.trim();
         if text == "0" {
@@ -94,7 +94,7 @@ impl<'t> Quantity<'t> {
         parts.short(&suffix).or_else(|| parts.long(&suffix))
     }
 
-    /// Writes the quantity's part of the dump.
+    /// Writes the quantity as upstream's dump shows it.
     pub(super) fn dump(&self, out: &mut impl fmt::Write) -> fmt::Result {
         let is_short = !self.is_big;
         let (value, scale) = match self.magnitude.0.first() {
@@ -127,7 +127,7 @@ impl<'t> Quantity<'t> {
         )
     }
 
-    /// Writes only the value: equal values give equal texts, different values different ones.
+    /// Writes only the value: the output is the same exactly if the values are equal.
     pub(super) fn write_value(&self, out: &mut impl fmt::Write) -> fmt::Result {
         let (mut magnitude, mut exponent) = (self.magnitude.clone(), self.exponent);
         if magnitude.is_zero() {
@@ -149,7 +149,7 @@ impl<'t> Quantity<'t> {
     }
 }
 
-/// The parts of a quantity's text.
+/// The parts of a quantity's string.
 struct Parts<'t> {
     text: &'t str,
     is_negative: bool,
@@ -168,7 +168,7 @@ impl<'t> Parts<'t> {
         self.whole.len() + self.fraction.len()
     }
 
-    /// Returns the quantity as a 64-bit number, if it fits.
+    /// Returns the quantity as a 64-bit number and a power of ten; `None` if it does not fit.
     fn short(&self, suffix: &Suffix) -> Option<Quantity<'t>> {
         let fraction = i64::try_from(self.fraction.len()).ok()?;
         let (digits_max, exponent, times) = match suffix {
@@ -287,7 +287,7 @@ impl Magnitude {
         self
     }
 
-    /// Divides and returns the remainder.
+    /// Divides the number by `by`. Returns the remainder.
     fn div_rem(&mut self, by: u64) -> u64 {
         let mut rest = 0;
         for word in self.0.iter_mut().rev() {

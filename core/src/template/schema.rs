@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 
 use podstorm_runtime::primitives::LazyLock;
 
-/// The table of types in the API of Kubernetes 1.36. Another release has more members, and so other
-/// hashes.
+/// The table of types in the API of Kubernetes 1.36. Another release has other members, and
+/// therefore other hashes.
 const TABLE: &str = include_str!("pod_template.txt");
 
-/// The type of a template.
+/// The type of a pod template.
 const ROOT: &str = "v1.PodTemplateSpec";
 
 /// The type of a value in Go.
@@ -20,21 +20,21 @@ pub(super) enum Type {
     IntOrString,
     Quantity,
     Time,
-    /// Any JSON, kept as is: `managedFields[].fieldsV1`.
+    /// Any JSON, stored unchanged: `managedFields[].fieldsV1`.
     Raw,
     Pointer(Box<Type>),
     List(Box<Type>),
-    /// A map with text keys.
+    /// A map whose keys are strings.
     Map(Box<Type>),
-    /// A struct, by its position in the schema. Only structs make types recursive.
+    /// A struct, by its index in the schema. Only structs can make types recursive.
     Struct(usize),
 }
 
 /// A member of a struct.
 #[derive(Debug)]
 pub(super) struct Member {
-    /// The text before the value in the dump: a space unless it is the first member, the name, and
-    /// the type.
+    /// The string before the value in the dump: a space unless the member is the first one, the
+    /// name, and the type.
     pub(super) label: String,
     /// The name in JSON; `None` for an embedded struct, whose members are in the same JSON object.
     pub(super) json_name: Option<&'static str>,
@@ -48,14 +48,14 @@ pub(super) struct Member {
     pub(super) merge_key: &'static str,
 }
 
-/// All types.
+/// All types that a template contains.
 #[derive(Debug)]
 pub(super) struct Schema {
     pub(super) root: Type,
     structs: Vec<Struct>,
 }
 
-/// A struct.
+/// A struct with its members.
 #[derive(Debug)]
 struct Struct {
     /// The name in Go, without the package.
@@ -67,12 +67,12 @@ struct Struct {
 pub(super) static SCHEMA: LazyLock<Schema> = LazyLock::new(|| Schema::parse(TABLE));
 
 impl Schema {
-    /// Returns the members of a struct, in the order of their declaration.
+    /// Returns the members of the struct at this index, in the order of their declaration.
     pub(super) fn members(&self, at: usize) -> &[Member] {
         &self.structs[at].members
     }
 
-    /// Returns the name of a struct.
+    /// Returns the name of the struct at this index.
     pub(super) fn name(&self, at: usize) -> &'static str {
         self.structs[at].name
     }
@@ -111,7 +111,7 @@ impl Schema {
     }
 }
 
-/// The named types: structs by position, others by kind.
+/// The named types: structs by index, others by kind.
 #[derive(Default)]
 struct Names {
     structs: BTreeMap<&'static str, usize>,

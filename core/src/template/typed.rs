@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::schema::{Member, SCHEMA, Type};
 
-/// A value whose type differs from its member's.
+/// The error for a value that does not have the type of its member.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{member}: {found} is not {expected}")]
 pub struct Mismatch {
@@ -16,12 +16,12 @@ pub struct Mismatch {
     found: Value,
 }
 
-/// Returns a template's JSON as upstream writes it after reading it. Unknown members are dropped,
-/// and so are empty ones, unless Go always writes them. Quantities and times are canonical.
+/// Returns a template's JSON as upstream writes it after reading it. Drops unknown members, and
+/// empty ones unless Go always writes them. Quantities and times become canonical.
 /// O(bytes).
 ///
 /// # Errors
-/// Fails if a value has another type than its member.
+/// Fails if a value does not have the type of its member.
 pub fn as_upstream_writes(template: &Value) -> Result<Value, Mismatch> {
     let written = written(&SCHEMA.root, Some(template), "template")?;
     Ok(written.value)
@@ -131,7 +131,7 @@ pub(crate) struct WorkloadRules(Place);
 enum Place {
     Object,
     Spec,
-    /// A part of the template.
+    /// A part of the template, with its type.
     Part(&'static Type),
 }
 
@@ -181,7 +181,7 @@ fn find(at: usize, name: &str) -> Option<&'static Member> {
         })
 }
 
-/// Returns the type that a pointer or a list holds.
+/// Returns the type to which pointers and lists around it lead.
 fn inside(of: &'static Type) -> &'static Type {
     match of {
         Type::Pointer(inner) | Type::List(inner) => inside(inner),

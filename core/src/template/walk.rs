@@ -1,7 +1,7 @@
 //! One walk over a template's JSON, in the order of the schema. The values go to a [`Sink`].
 //!
 //! Members that the schema doesn't know are ignored, because upstream's types don't have them. Null
-//! counts as absent, and so does a member of the wrong type.
+//! counts as absent, and so does a value of the wrong type.
 
 use std::borrow::Cow;
 
@@ -11,12 +11,12 @@ use podstorm_objects::json::JsonValue;
 use super::quantity::Quantity;
 use super::schema::{SCHEMA, Type};
 
-/// A receiver of a template's values. It gets every member of every struct; absent members have
-/// their zero value.
+/// A receiver for a template's values. It receives every member of every struct; an absent member
+/// has its zero value.
 pub(super) trait Sink {
     /// Receives a string that follows from the types, or the brackets and spaces between values.
     fn fixed(&mut self, text: &str);
-    /// Receives the number of values that follow: entries of a list or a map, or 0 or 1 for a
+    /// Receives the number of values that follow: the entries of a list or a map, or 0 or 1 for a
     /// pointer.
     fn count(&mut self, count: usize);
     /// Receives a string, which may be empty.
@@ -27,11 +27,11 @@ pub(super) trait Sink {
     fn flag(&mut self, flag: bool);
     /// Receives a quantity.
     fn quantity(&mut self, quantity: &Quantity<'_>);
-    /// Receives a time stamp, which may be unset.
+    /// Receives a timestamp, which may be unset.
     fn time(&mut self, time: Time);
 }
 
-/// Walks over a template's JSON.
+/// Passes the values in a template's JSON to a sink.
 pub(super) fn walk(template: JsonValue<'_>, out: &mut impl Sink) {
     out.fixed("(v1.PodTemplateSpec)");
     value(&SCHEMA.root, Some(template), out);
@@ -73,7 +73,7 @@ fn value(of: &Type, json: Option<JsonValue<'_>>, out: &mut impl Sink) {
             entries("[", items, inner, out);
         }
         Type::Map(inner) => {
-            // Sorted by the bytes of the keys, as in the dump.
+            // Sorted by the bytes of the keys, as in upstream's dump.
             let pairs = json.into_iter().flat_map(|json| json.pairs());
             let pairs = pairs.map(|(key, item)| (Some(key), item));
             entries("map[", pairs, inner, out);
@@ -93,7 +93,8 @@ fn value(of: &Type, json: Option<JsonValue<'_>>, out: &mut impl Sink) {
     }
 }
 
-/// Returns the entries of a list, or of a map with their keys. Empty counts as absent.
+/// Passes on the entries of a list, or the keys and entries of a map. An empty list or map counts
+/// as absent.
 fn entries<'t>(
     open: &str,
     entries: impl Iterator<Item = (Option<&'t str>, JsonValue<'t>)> + Clone,

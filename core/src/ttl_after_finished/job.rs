@@ -1,8 +1,8 @@
-//! The members of a Job that the controller reads: whether and when the Job must be deleted.
+//! The members of a Job that the controller reads to decide whether and when to delete the Job.
 
 use podstorm_objects::{DynamicObject, Object, Time};
 
-/// A Job that has finished and has a TTL.
+/// The TTL of a finished Job, and when the Job finished.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct FinishedJob {
     /// `spec.ttlSecondsAfterFinished`.
@@ -12,8 +12,8 @@ pub(super) struct FinishedJob {
 }
 
 impl FinishedJob {
-    /// Returns the Job's TTL and end; `None` if the Job has no TTL, is being deleted or has not
-    /// finished. Cheap for a Job without a TTL. Ignores `spec.managedBy`.
+    /// Returns the Job's TTL and end time; `None` if the Job has no TTL, is being deleted or has
+    /// not finished. Cheap for a Job without a TTL. Ignores `spec.managedBy`.
     ///
     /// Source: `needsCleanup` in Kubernetes' `pkg/controller/ttlafterfinished`, `IsJobFinished` in
     /// its `pkg/controller/job/util`.
@@ -37,8 +37,8 @@ impl FinishedJob {
         })
     }
 
-    /// Returns the end of the TTL in ns since the Unix epoch; `None` if the condition has no time.
-    /// Ignores `status.completionTime`. The years up to 9999 need more than 64 bits.
+    /// Returns when the TTL ends, in ns since the Unix epoch; `None` if the condition has no time.
+    /// Ignores `status.completionTime`. Years up to 9999 need more than 64 bits.
     ///
     /// Source: `getFinishAndExpireTime`.
     pub(super) fn expiry_ns(self) -> Option<i128> {

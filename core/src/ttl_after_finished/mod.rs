@@ -1,13 +1,13 @@
-//! The TTL-after-finished controller: deletes a Job, with its pods, `spec.ttlSecondsAfterFinished`
+//! The TTL-after-finished controller: it deletes a Job and its pods `spec.ttlSecondsAfterFinished`
 //! after the Job has finished.
 //!
 //! `job`: the members of a Job that the controller reads; `sync`: the steps of one sync. The store
 //! shares each Job with the server instead of copying it, and a check reads only a few members.
 //!
 //! Expiry depends on two clocks: another process writes the time of the condition, and this process
-//! reads the current time. If the clock of this process is ahead, a Job is deleted early by the
-//! difference. The UID precondition protects only a Job that replaces another between the read and
-//! the deletion. A Job that was recreated before the read is checked like any other.
+//! reads the current time. If the clock of this process is ahead, a Job is deleted too early by the
+//! difference. The UID precondition protects only a Job that replaces another one between the read
+//! and the deletion. A Job that was recreated before the read is checked like any other.
 //!
 //! Source: Kubernetes' `pkg/controller/ttlafterfinished`.
 
@@ -30,7 +30,8 @@ use job::FinishedJob;
 
 pub use row::TtlAfterFinished;
 
-/// Buckets of the time from the end of the TTL to the deletion: 0.1 s · 2^i for i = 0..=13.
+/// The bounds of the histogram of delays from the end of the TTL to the deletion: 0.1 s · 2^i for
+/// i = 0..=13.
 const DELETION_BOUNDS: [f64; 14] = [
     0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 6.4, 12.8, 25.6, 51.2, 102.4, 204.8, 409.6, 819.2,
 ];
@@ -45,12 +46,12 @@ pub struct Controller(Arc<Shared>);
 struct Shared {
     jobs: Arc<Store<AnyObject>>,
     queue: RateLimitingQueue<KeyId>,
-    /// The time from the end of the TTL to the accepted deletion, in s.
+    /// The time in s from the end of the TTL to the accepted deletion.
     deletion_seconds: Histogram,
 }
 
 impl Controller {
-    /// Creates a controller that reads Jobs from these informers.
+    /// Creates a controller that reads Jobs from `informers`.
     pub fn new(informers: &mut Informers) -> Controller {
         let shared = Arc::new(Shared {
             jobs: informers.store(Kind::JOB, || ()),
@@ -73,7 +74,7 @@ impl Controller {
 }
 
 impl Shared {
-    /// Counts a deletion that the server has accepted.
+    /// Observes the delay of a deletion that the server has accepted.
     fn deleted(&self, expiry_ns: i128, now: Now) {
         let late_ns = i128::from(now.wall_ns) - expiry_ns;
         self.deletion_seconds.observe(late_ns as f64 / 1e9);
@@ -81,7 +82,7 @@ impl Shared {
 }
 
 /// Wakes a Job that was added, changed or listed if it has finished and has a TTL. If the TTL was
-/// removed or raised, the key keeps its time: the sync checks again.
+/// removed or raised, the key stays due at the earlier time, and the sync checks the Job again.
 impl Handler<AnyObject> for Shared {
     fn handle(&self, change: &Change<AnyObject>, now: Now) {
         let job = change.new.as_ref();

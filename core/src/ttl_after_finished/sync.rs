@@ -1,4 +1,5 @@
-//! One sync of one Job: check the cached Job, read the Job from the server, check again, delete.
+//! One sync of one Job: it checks the cached Job, reads the Job from the server, checks it again,
+//! and deletes it.
 //!
 //! Source: `processJob` and `processTTL` in Kubernetes' `pkg/controller/ttlafterfinished`.
 
@@ -12,18 +13,18 @@ use podstorm_runtime::workqueue::End;
 use super::Shared;
 use super::job::FinishedJob;
 
-/// The result of checking a Job.
+/// The result of a check of a Job.
 #[derive(Clone, Copy, Debug)]
 enum Check {
-    /// The TTL ended at this time in ns since the Unix epoch.
+    /// The TTL ended at this time, in ns since the Unix epoch.
     Expired(i128),
-    /// Nothing is to be deleted now, and the sync ends this way. If the TTL has not ended, the key
-    /// is postponed to its end. Upstream postpones the key during the sync and forgets its failures
-    /// afterwards, with the same result: nothing happens in between.
+    /// The Job must not be deleted now, and the sync ends in this way. If the TTL has not ended,
+    /// the key is postponed to its end. Upstream postpones the key during the sync and forgets the
+    /// failures of the key afterwards, with the same result: nothing happens in between.
     Not(End),
 }
 
-/// Runs a whole sync.
+/// Runs one sync of a Job.
 pub(super) async fn run(shared: Arc<Shared>, key: KeyId, calls: Calls) -> Result<End, SyncFailure> {
     let Some(cached) = shared.jobs.get(key) else {
         return Ok(End::Forget);
@@ -31,14 +32,14 @@ pub(super) async fn run(shared: Arc<Shared>, key: KeyId, calls: Calls) -> Result
     if let Check::Not(end) = check(&**cached, calls.now())? {
         return Ok(end);
     }
-    // The cached Job may predate an extension of its TTL.
+    // The cached Job may be from before an extension of its TTL.
     let ObjectKey { namespace, name } = shared.jobs.name(key);
     let read = calls.read(Kind::JOB, &namespace, &name).await;
     let read = unless_gone(read).map_err(SyncFailure::at("read failed"))?;
     let Some(fresh) = read else {
         return Ok(End::Forget);
     };
-    // Another Job of that name is checked like any other.
+    // Another Job of the same name is checked like any other.
     let expiry_ns = match check(&*fresh, calls.now())? {
         Check::Expired(expiry_ns) => expiry_ns,
         Check::Not(end) => return Ok(end),
@@ -49,7 +50,7 @@ pub(super) async fn run(shared: Arc<Shared>, key: KeyId, calls: Calls) -> Result
         precondition_uid: Some(meta.uid.clone()),
         ..DeleteOptions::default()
     };
-    // If the Job is gone or was replaced meanwhile, the deletion fails and the retry handles it.
+    // If the Job was deleted or replaced meanwhile, the deletion fails, and the retry handles it.
     let deleted = calls.delete(Kind::JOB, meta, Some(options)).await;
     deleted.map_err(SyncFailure::at("delete failed"))?;
     shared.deleted(expiry_ns, calls.now());
@@ -71,7 +72,7 @@ fn check(job: &dyn Object, now: Now) -> Result<Check, SyncFailure> {
     if remaining_ns <= 0 {
         return Ok(Check::Expired(expiry_ns));
     }
-    // At most 292 years, as for Go's durations.
+    // The delay is at most 292 years, like Go's durations.
     let delay_ns = i64::try_from(remaining_ns).unwrap_or(i64::MAX);
     Ok(Check::Not(End::After(delay_ns)))
 }

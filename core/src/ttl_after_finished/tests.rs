@@ -1,5 +1,5 @@
-//! Cases beyond the recorded ones: several syncs of a key, the queue after them, the metric, and
-//! the surprises of upstream's controller that are kept.
+//! Tests beyond the recorded cases: several syncs of a key, the queue after them, the metric, and
+//! the surprising behaviour of upstream's controller that is kept.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use crate::cache::Delta;
 use crate::controller::ControllerType as _;
 
 const SECOND_NS: i64 = 1_000_000_000;
-/// The end of the Job, in s since the epoch. The monotonic clock starts then.
+/// The end time of the Job, in s since the Unix epoch. The monotonic clock starts then.
 const FINISHED: i64 = 1_800_000_000;
 
 fn at(mono_ns: i64) -> Now {
@@ -47,7 +47,7 @@ fn finished(spec: &Value) -> AnyObject {
     job(spec, &json!({}))
 }
 
-/// The controller, and a server with at most one Job.
+/// A controller, and a server with at most one Job.
 struct World {
     controller: Controller,
     jobs: Arc<dyn AnyInformer>,
@@ -79,7 +79,7 @@ impl World {
         self.jobs.apply(Delta::Applied(job.clone()), at(now_ns));
     }
 
-    /// Syncs the due keys. Returns the requests.
+    /// Syncs the keys that are due. Returns the requests.
     fn sync(&mut self, now_ns: i64) -> Vec<&'static str> {
         let World {
             driver,
@@ -168,7 +168,7 @@ fn a_deletion_that_finds_no_job_is_retried_until_uncached() {
     world.delete_error = Some(gone());
     assert_eq!(world.sync(0), ["get", "delete"]);
     assert_eq!(world.outcomes, ["delete failed"]);
-    // 5 ms, and then the server no longer has a Job.
+    // The retry is due after 5 ms. By then the server no longer has the Job.
     assert_eq!(world.next_due(), Some(5_000_000));
     world.live = None;
     assert_eq!(world.sync(5_000_000), ["get"]);
@@ -188,7 +188,7 @@ fn a_deletion_that_finds_no_job_is_retried_until_uncached() {
     );
 }
 
-/// The TTL of the cached Job has ended, but not that of the server's.
+/// The TTL of the cached Job has ended, but the TTL of the Job on the server has not.
 #[test]
 fn a_longer_ttl_counts_before_the_cache_has_it() {
     let mut world = World::new(&finished(&json!({})));
@@ -201,7 +201,7 @@ fn a_longer_ttl_counts_before_the_cache_has_it() {
     assert_eq!(world.sync(45 * SECOND_NS), ["get", "delete"]);
 }
 
-/// A TTL that is removed leaves the key in the queue, and the sync does nothing.
+/// If the TTL is removed, the key stays in the queue, and the sync does nothing.
 #[test]
 fn a_removed_ttl_keeps_the_job() {
     let mut world = World::new(&finished(&json!({})));
@@ -282,8 +282,8 @@ fn hazard_the_longest_ttl_does_not_overflow() {
     }
 }
 
-/// The UID protects from the read to the deletion; before the read, another Job is checked like any
-/// other.
+/// The UID protects a Job between the read and the deletion. Before the read, another Job of the
+/// same name is checked like any other.
 #[test]
 fn hazard_a_job_recreated_before_the_read_is_checked_itself() {
     for (status, asked) in [

@@ -2,7 +2,7 @@
 //! PersistentVolume, and protect both from deletion while they are in use.
 //!
 //! `binder`: upstream's `persistentvolume-binder-controller` without the plug-ins compiled into it.
-//! Volumes are created and deleted by an external provisioner, which the class names.
+//! The external provisioner that a class names creates and deletes the volumes.
 //! `claim_protection` and `volume_protection`: the finalizers. `ephemeral`: the claims of generic
 //! ephemeral volumes.
 //!
@@ -29,7 +29,7 @@ pub use volume_protection::{PersistentVolumeProtection, VolumeProtection};
 /// A cached object.
 type Cached = Arc<DynamicObject>;
 
-/// Returns a member of a volume or a claim by its path, such as `/spec/volumeName`; null if absent.
+/// Returns the member of a volume or claim at a path such as `/spec/volumeName`; null if absent.
 fn at<'o>(object: &'o DynamicObject, path: &str) -> &'o Value {
     let (member, rest) = match path[1..].split_once('/') {
         Some((member, _)) => (member, &path[1 + member.len()..]),
@@ -41,7 +41,7 @@ fn at<'o>(object: &'o DynamicObject, path: &str) -> &'o Value {
         .unwrap_or(&Value::Null)
 }
 
-/// Returns a string member by its path; empty if absent.
+/// Returns the string member at a path; empty if it is absent or not a string.
 fn text<'o>(object: &'o DynamicObject, path: &str) -> &'o str {
     at(object, path).as_str().unwrap_or("")
 }
@@ -51,7 +51,7 @@ fn awaits_finalizer(object: &DynamicObject, name: &str) -> bool {
     object.metadata.is_deleting() || !object.metadata.has_finalizer(name)
 }
 
-/// Adds or removes a finalizer at the cached version. An object that is gone needs neither.
+/// Adds or removes a finalizer at the cached version. Does nothing if the object no longer exists.
 async fn put_finalizer(
     object: &DynamicObject,
     name: &str,

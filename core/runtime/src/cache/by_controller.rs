@@ -1,5 +1,5 @@
-//! Owned pods by controller reference, and orphans by namespace. The shard is chosen by the UID of
-//! the reference or by the namespace.
+//! The owned pods by controller reference, and the orphans by namespace. A hash of the reference's
+//! UID or of the namespace selects the shard.
 
 use std::sync::Arc;
 
@@ -24,16 +24,17 @@ pub(super) struct PodsByController(Box<[CachePadded<Mutex<Shard>>]>);
 
 #[derive(Debug)]
 struct Shard {
-    /// By the owner's UID; namespace, kind and name are compared too.
+    /// The owned pods of every owner with pods, by the owner's UID. Namespace, kind and name are
+    /// compared, too.
     owned: HashTable<Arc<OwnedPods>>,
     orphans: HashMap<Str, Arc<OwnedPods>, RandomState>,
-    /// The columns that workloads keep of their owners' pods, by the kind of the owner.
+    /// The columns that workloads store for their owners' pods, by the kind of the owner.
     columns: SmallVec<[(Kind, NewColumn); 2]>,
-    /// Above this number of namespaces, unused ones are dropped.
+    /// The number of namespaces at which a new one causes the unused ones to be dropped.
     orphans_max: usize,
 }
 
-/// The number of namespaces that a shard keeps without checking whether they are in use.
+/// The number of namespaces up to which a shard never looks for unused ones.
 const ORPHANS_KEPT: usize = 1;
 
 impl Default for PodsByController {
@@ -57,7 +58,7 @@ impl PodsByController {
         lock(&self.0[(hash >> SHARD_SHIFT) as usize % SHARDS])
     }
 
-    /// Keeps these fields of each pod of an owner of this kind from now on.
+    /// From now on, stores these fields for each pod of an owner of this kind.
     pub(super) fn keep(&self, kind: Kind, new_column: NewColumn) {
         for shard in &self.0 {
             let mut shard = lock(shard);
@@ -71,8 +72,8 @@ impl PodsByController {
         }
     }
 
-    /// Returns the pods with an object's controller reference or, without one, the orphans of its
-    /// namespace. Creates the list if there is none.
+    /// Returns the pods with the controller reference of an object or, if it has none, the orphans
+    /// of its namespace. Creates the list if it does not exist.
     pub(super) fn owned_pods(&self, meta: &ObjectMeta) -> Arc<OwnedPods> {
         match meta.controller() {
             Some(owner) => {
@@ -83,7 +84,8 @@ impl PodsByController {
         }
     }
 
-    /// Like [`PodsByController::of`], but creates nothing.
+    /// Like [`owned_pods`](PodsByController::owned_pods), but returns `None` if the list does not
+    /// exist.
     pub(super) fn find(&self, meta: &ObjectMeta) -> Option<Arc<OwnedPods>> {
         match meta.controller() {
             Some(owner) => self.find_owned(&meta.namespace, owner),
@@ -95,7 +97,7 @@ impl PodsByController {
         }
     }
 
-    /// Returns the pods with this controller reference, if there is a list of them.
+    /// Returns the pods with this controller reference; `None` if there is no list of them.
     #[inline]
     pub(super) fn find_owned(
         &self,
@@ -112,7 +114,8 @@ impl PodsByController {
             .orphans(namespace)
     }
 
-    /// Attaches a cached owner to the pods with its controller reference. Returns these pods.
+    /// Attaches a cached owner to the list of the pods with its controller reference. Returns the
+    /// list.
     pub(super) fn attach(
         &self,
         namespace: &Str,
@@ -122,7 +125,7 @@ impl PodsByController {
         let hash = hash_of(owner);
         let mut shard = self.shard(hash);
         let owned_pods = shard.owned(hash, namespace, owner);
-        // Under the lock, so that the list isn't dropped as unused in between.
+        // Under the shard's lock, so that no other thread drops the list as unused in between.
         owned_pods.set_owner_key(Some(key));
         owned_pods
     }
@@ -157,8 +160,8 @@ impl Shard {
             return owned_pods.clone();
         }
         if self.orphans.len() >= self.orphans_max {
-            // Every user got the list from here, under this lock, and its pods hold a reference
-            // too.
+            // Every user got the list from here, under this lock, and each of the list's pods holds
+            // a reference, too.
             self.orphans
                 .retain(|_, owned_pods| Arc::strong_count(owned_pods) > 1);
             self.orphans_max = (2 * self.orphans.len()).max(ORPHANS_KEPT);

@@ -1,19 +1,19 @@
-//! The fields that a workload keeps of each pod of its owners, in addition to those that the cache
-//! keeps of every pod. Each set of owned pods has one column, chosen by the kind of the owner.
+//! The fields that a workload stores for each pod of its owners, in addition to those that the
+//! cache stores for every pod. Each set of owned pods has one column, chosen by the owner's kind.
 
 use std::any::Any;
 use std::fmt::Debug;
 
 use podstorm_objects::Pod;
 
-/// The values that a workload keeps of each pod of its owners, stored densely and apart from the
-/// pod. They are computed once per version of the pod and read by syncs that visit many pods.
+/// The values that a workload stores for each pod of its owners, densely and apart from the pod.
+/// They are computed once per version of the pod and read by syncs that visit many pods.
 pub trait PodFields: Debug + Send + Sync + 'static {
-    /// Computes the fields of a pod. `node` is the dense number of its node's name, or 0 without a
-    /// node.
+    /// Computes the fields of a pod. `node` is the dense number of the pod's node; 0 if the pod is
+    /// not bound.
     fn from_pod(pod: &Pod, node: u32) -> Self;
 
-    /// Computes the fields of the pod's next version from these.
+    /// Computes the fields of `new`, the next version of the pod `old` that has these fields.
     fn next(&self, old: &Pod, new: &Pod, node: u32) -> Self;
 }
 
@@ -49,8 +49,9 @@ impl<F: PodFields> Column for Vec<F> {
     }
 }
 
-/// Reserves memory for one more item, with less spare capacity than a vector. Each owner has its
-/// own list, and half a 64-byte item of spare per pod would exceed the pod's other entries.
+/// Reserves memory for one more item, with less spare capacity than `Vec` would. Each owner has its
+/// own list, and spare capacity of half a 64-byte item per pod would exceed the pod's other
+/// entries.
 pub(super) fn reserve_one<T>(items: &mut Vec<T>) {
     if items.len() == items.capacity() {
         items.reserve_exact((items.len() / 4).max(4));

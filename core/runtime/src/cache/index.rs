@@ -57,28 +57,28 @@ fn spread(hash: u32) -> u64 {
     u64::from(hash).wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }
 
-/// All shards.
+/// All shards of the index.
 #[derive(Debug)]
 pub(super) struct Index(Box<[CachePadded<Mutex<Shard>>]>);
 
-/// The number of slots that an empty shard keeps.
+/// The number of slots whose memory an empty shard does not free.
 const KEPT: usize = 64;
 
 /// The pods of one shard.
 #[derive(Debug)]
 pub(super) struct Shard {
-    /// Slots by namespace and name.
+    /// The index into `slots` by namespace and name.
     by_name: HashTable<u32>,
     slots: Vec<Option<PodSlot>>,
     free: Vec<u32>,
 }
 
-/// One pod.
+/// One pod in the index.
 #[derive(Debug)]
 pub(super) struct PodSlot {
     pub(super) pod: Arc<Pod>,
     pub(super) owned_pods: Arc<OwnedPods>,
-    /// The pod's handle among its owner's pods.
+    /// The pod's handle in its list of owned pods.
     pub(super) handle: u32,
     /// The hash of the name, stored so that growing the table reads no names.
     pub(super) hash: u32,
@@ -106,7 +106,7 @@ impl Index {
         lock(&self.0[shard as usize])
     }
 
-    /// Returns the shards in order. Each is locked while it is visited.
+    /// Returns the shards in order. Locks each shard as it is reached.
     pub(super) fn iter(&self) -> impl Iterator<Item = MutexGuard<'_, Shard>> {
         self.0.iter().map(|shard| lock(shard))
     }
@@ -163,7 +163,7 @@ impl Shard {
         });
     }
 
-    /// Removes a pod by the number that `find` returned.
+    /// Removes the pod in the slot with this number, which `find` returned.
     pub(super) fn remove(&mut self, number: u32) -> PodSlot {
         let slot = self.slots[number as usize]
             .take()

@@ -1,4 +1,4 @@
-//! The owned pods with equal labels: their running totals, and the changes of the totals.
+//! An owner's pods with equal labels, their running totals, and the changes of these sets.
 
 use ahash::RandomState;
 use hashbrown::HashTable;
@@ -25,14 +25,14 @@ impl PodState {
     }
 }
 
-/// Counts of pods by state.
+/// Counts of pods by their state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Totals {
-    /// Active pods.
+    /// The number of active pods.
     pub active: u32,
-    /// Active pods that are ready.
+    /// The number of active pods that are ready.
     pub ready: u32,
-    /// Terminating pods.
+    /// The number of terminating pods.
     pub terminating: u32,
 }
 
@@ -49,7 +49,7 @@ impl Totals {
         self.terminating -= u32::from(state.terminating);
     }
 
-    /// Adds the other counts to these.
+    /// Adds `other` to these counts.
     pub fn merge(&mut self, other: Totals) {
         self.active += other.active;
         self.ready += other.ready;
@@ -57,20 +57,20 @@ impl Totals {
     }
 }
 
-/// The pods of an owner with equal labels.
+/// An owner's pods with the same labels.
 #[derive(Debug)]
 pub struct LabelSet {
-    /// The labels.
+    /// The labels of the pods.
     pub labels: Labels,
-    /// The number of pods with these labels, in any state. A set without pods is free for reuse.
+    /// The number of pods with these labels, in any state. A set without pods can be reused.
     pub pods: u32,
-    /// The totals of these pods.
+    /// The totals of the pods.
     pub totals: Totals,
     /// The ready times of the active pods; present once they have been requested.
     pub(super) ready_times: Option<Box<ReadyTimes>>,
 }
 
-/// Returns when an active ready pod became ready.
+/// Returns when a pod became ready; `None` if it is not active and ready.
 pub(super) fn ready_since(pod: &Pod, state: PodState) -> Option<Time> {
     (state.active && state.ready).then(|| pod.ready_time())
 }
@@ -96,7 +96,7 @@ impl LabelSet {
     }
 }
 
-/// The numbers of label sets by their labels. Stores the hash of each, because labels are long.
+/// The numbers of label sets by labels. Stores the hash of the labels, because labels are long.
 #[derive(Debug)]
 pub(super) struct ByLabels {
     numbers: HashTable<(u64, u32)>,
@@ -117,13 +117,13 @@ impl ByLabels {
         self.hasher.hash_one(labels)
     }
 
-    /// Returns the number with this hash for which `is_it` is true.
+    /// Returns the number that was inserted with this hash and for which `is_it` returns true.
     pub(super) fn find(&self, hash: u64, is_it: impl Fn(u32) -> bool) -> Option<u32> {
         let is_it = |(known, number): &(u64, u32)| *known == hash && is_it(*number);
         self.numbers.find(hash, is_it).map(|(_, number)| *number)
     }
 
-    /// Adds a set that is not in the map, by the hash of its labels.
+    /// Adds the number of a label set that is not in the map. `hash` is the hash of its labels.
     pub(super) fn insert(&mut self, hash: u64, number: u32) {
         let entry = (hash, number);
         self.numbers.insert_unique(hash, entry, |(hash, _)| *hash);
@@ -138,12 +138,12 @@ impl ByLabels {
     }
 }
 
-/// The effect of a change of an owner's pods on its label sets.
+/// How a change of an owner's pods changed the owner's label sets.
 #[derive(Debug, Default)]
 pub(crate) struct LabelSetChange {
-    /// Labels that no pod of the owner had before.
+    /// The labels that no pod of the owner had before, if any.
     pub(crate) added: Option<Labels>,
-    /// Labels that no pod of the owner has any longer.
+    /// The labels that no pod of the owner has any longer, if any.
     pub(crate) removed: Option<Labels>,
 }
 

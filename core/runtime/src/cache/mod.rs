@@ -1,4 +1,4 @@
-//! The informer cache of pods: by owner with running totals, by name, and by labels.
+//! The informer cache of pods: pods by owner with running totals, by name, and by labels.
 //!
 //! [`PodCache::apply`] takes a delta and returns a change. The handlers of a workload turn the
 //! change into observations and keys. The store is updated before the change is returned, so a
@@ -19,7 +19,8 @@
 //! Several threads may apply events concurrently if the events of each pod stay in order
 //! ([`PodCache::apply_out_of_order`]). Threads that handle pods of different controllers share no
 //! cache line, except by chance. When all threads are done, one of them advances the version.
-//! Outside its owned pods, a pod is named by a handle, which does not change when other pods move.
+//! Outside its list of owned pods, a pod is identified by a handle, which does not change when
+//! other pods move.
 
 mod by_controller;
 mod columns;
@@ -56,7 +57,7 @@ pub enum Delta<T: ?Sized> {
 }
 
 impl<T: ?Sized> Delta<T> {
-    /// Replaces the object by what `read` returns for it; `None` if `read` returns `None`.
+    /// Replaces the object with the result of `read`. Returns `None` if `read` returns `None`.
     pub fn filter_map<U: ?Sized>(
         self,
         read: impl FnOnce(Arc<T>) -> Option<Arc<U>>,

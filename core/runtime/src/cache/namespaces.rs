@@ -12,7 +12,7 @@ use smallvec::SmallVec;
 use super::label_set::LabelSetChange;
 use super::owned_pods::OwnedPods;
 
-/// The owned pods by label set, for each namespace.
+/// The label sets of every namespace, with the lists of owned pods that have them.
 #[derive(Debug)]
 pub(crate) struct Namespaces {
     by_name: HashMap<Str, LabelSets, RandomState>,
@@ -41,20 +41,20 @@ impl NamespacedSelector {
 /// The label sets of one namespace.
 #[derive(Debug)]
 struct LabelSets {
-    /// By number. A free number has no holders.
+    /// The label sets by number. A number without holders is free.
     sets: Vec<LabelSet>,
     free: Vec<u32>,
     by_labels: HashTable<u32>,
     hasher: RandomState,
-    /// The label sets by each of their pairs. Built when a second selector is looked up: the pods
-    /// of an indexed Job have one label set each, and are looked up at most once, when the Job is
-    /// over.
+    /// The label sets by each of their pairs. Built only when a second selector is looked up: each
+    /// pod of an indexed Job has its own label set, and the pods are looked up at most once, when
+    /// the Job is over.
     by_pair: Option<PairIndex>,
     /// Whether a selector has been looked up.
     is_asked: bool,
 }
 
-/// Label sets by each of their pairs. Holds numbers, which hash faster than labels.
+/// The numbers of label sets by each of their pairs. Numbers hash faster than labels.
 type PairIndex = HashMap<(Str, Str), HashTable<u32>, RandomState>;
 
 #[derive(Debug)]
@@ -87,7 +87,7 @@ impl Namespaces {
             && let Some(sets) = self.by_name.get_mut(owned_pods.namespace())
         {
             sets.remove(&labels, owned_pods);
-            // Namespaces come and go, each with a new name.
+            // Drop the entry: namespaces come and go, each with a new name.
             if sets.by_labels.is_empty() {
                 self.by_name.remove(owned_pods.namespace());
             }
@@ -95,7 +95,8 @@ impl Namespaces {
     }
 
     /// Fills `found` with the label sets that any of the selectors matches, each with the owned
-    /// pods that have it. A pair of labels and owned pods occurs once, in no particular order.
+    /// pods that have it. Each pair of label set and owned pods occurs once. The order is
+    /// undefined.
     ///
     /// For each selector, O(label sets that have its rarest required pair). O(label sets) at the
     /// first two calls for a namespace.
@@ -225,7 +226,7 @@ impl LabelSets {
         });
         let mut rarest: Option<&HashTable<u32>> = None;
         for pair in pairs {
-            // A pair that no label set has matches nothing.
+            // If no label set has one of the required pairs, the selector matches nothing.
             let Some(sets) = by_pair.get(pair) else {
                 return;
             };

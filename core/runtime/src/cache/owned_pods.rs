@@ -17,9 +17,9 @@ use crate::primitives::{AtomicU32, AtomicUsize, Mutex, MutexGuard, Ordering, loc
 #[derive(Debug)]
 pub struct OwnedPods {
     namespace: Str,
-    /// Kind, name and UID of the reference; `None` for the orphans of the namespace.
+    /// The kind, name and UID in the reference; `None` for the orphans of the namespace.
     owner_id: Option<OwnerId>,
-    /// The key of the cached owner that the reference resolves to; `NO_OWNER` if there is none.
+    /// The key of the cached owner to which the reference resolves; `NO_OWNER` if there is none.
     /// Written by the owners' informer, read by the pods' handlers.
     owner_key: AtomicU32,
     /// The number of pods, readable without the lock. Written while holding it.
@@ -54,7 +54,7 @@ impl OwnerId {
     }
 }
 
-/// Marks a reference without a cached owner. The end of the key space, which no key reaches.
+/// The key of a list without a cached owner: the end of the key space, which no key reaches.
 const NO_OWNER: u32 = u32::MAX;
 
 /// A locked view of the owned pods.
@@ -101,17 +101,17 @@ impl Member {
 pub struct Members {
     pods: Vec<Arc<Pod>>,
     members: Vec<Member>,
-    /// The fields that a workload keeps of the pods of owners of this kind.
+    /// The fields that a workload stores for the pods of owners of this kind, if any.
     column: Option<Box<dyn Column>>,
-    /// By handle: the pod's position or, if the handle is free, the next free handle.
+    /// For each handle, the pod's position or, if the handle is free, the next free handle.
     positions: Vec<u32>,
-    /// The first free handle; `NO_HANDLE` if none is free.
+    /// The head of the list of free handles; `NO_HANDLE` if none is free.
     free_handle: u32,
     /// Whether this list was dropped. No pod is added to a closed list.
     is_closed: bool,
-    /// Nearly always a single label set.
+    /// The pods by labels; nearly always a single set.
     label_sets: SmallVec<[LabelSet; 1]>,
-    /// Label sets by their labels, once there have been more than [`SEARCHED_SETS`].
+    /// The label sets by their labels; `Some` once there have been more than [`SEARCHED_SETS`].
     by_labels: Option<Box<ByLabels>>,
     free_label_sets: Vec<u32>,
 }
@@ -119,7 +119,7 @@ pub struct Members {
 /// Marks the end of the list of free handles.
 const NO_HANDLE: u32 = u32::MAX;
 
-/// Up to this many label sets are searched one by one.
+/// The maximum number of label sets that are searched one by one.
 const SEARCHED_SETS: usize = 8;
 
 impl OwnedPods {
@@ -140,7 +140,8 @@ impl OwnedPods {
     /// Returns the number of pods.
     #[inline]
     pub fn pod_count(&self) -> usize {
-        // Acquire: pairs with the Release in `set_pod_count`. A caller woken by a pod sees it.
+        // Acquire: pairs with the Release in `set_pod_count`. A caller that a pod woke sees the
+        // pod.
         self.pod_count.load(Ordering::Acquire)
     }
 
@@ -172,7 +173,8 @@ impl OwnedPods {
         self.owner_id.as_ref().map(|owner_id| &*owner_id.kind)
     }
 
-    /// Returns the key of the cached owner to which the pods' controller reference resolves.
+    /// Returns the key of the cached owner to which the pods' controller reference resolves; `None`
+    /// if the owner is not cached.
     #[inline]
     pub fn owner_key(&self) -> Option<KeyId> {
         // Acquire: pairs with the Release in `set_owner_key`. The owner is stored before.
@@ -190,7 +192,7 @@ impl OwnedPods {
         self.owner_key.store(key, Ordering::Release);
     }
 
-    /// Locks the pods.
+    /// Locks the list of pods.
     #[inline]
     pub fn lock(&self) -> MembersGuard<'_> {
         lock(&self.members)
@@ -212,7 +214,7 @@ impl Members {
         }
     }
 
-    /// Keeps these fields of each pod from now on, including the pods that are already here.
+    /// Stores these fields for each pod from now on, including the pods that are already here.
     pub(super) fn keep(&mut self, new_column: NewColumn) {
         let mut column = new_column();
         for (pod, member) in self.iter() {
@@ -227,7 +229,7 @@ impl Members {
         self.pods.len()
     }
 
-    /// Reports whether there is no pod.
+    /// Reports whether there are no pods.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.pods.is_empty()
@@ -242,7 +244,7 @@ impl Members {
         &self.pods[position]
     }
 
-    /// Returns the pods with their members, by position.
+    /// Returns the pods and their members, by position.
     #[inline]
     pub fn iter(&self) -> impl Iterator<Item = (&Arc<Pod>, &Member)> {
         self.pods.iter().zip(&self.members)
@@ -254,10 +256,11 @@ impl Members {
         &self.members
     }
 
-    /// Returns the fields that a workload [keeps](super::PodCache::keep) of the pods, by position.
+    /// Returns the fields that a workload [stores](super::PodCache::keep) for the pods, by
+    /// position.
     ///
     /// # Panics
-    /// Panics if no workload keeps these fields for owners of this kind.
+    /// Panics if no workload stores these fields for owners of this kind.
     #[inline]
     pub fn fields<F: PodFields>(&self) -> &[F] {
         let column = self.column.as_deref().map(|column| column as &dyn Any);
@@ -265,12 +268,12 @@ impl Members {
         column.expect("a workload keeps these fields for owners of this kind")
     }
 
-    /// Returns the pods with the fields that a workload keeps of them. The workload may complete
-    /// the fields. The pod's next version discards what was written unless [`PodFields::next`]
-    /// copies it.
+    /// Returns the pods with the fields that a workload stores for them. The workload may modify
+    /// the fields. The pod's next version discards the modifications unless [`PodFields::next`]
+    /// copies them.
     ///
     /// # Panics
-    /// Panics if no workload keeps these fields for owners of this kind.
+    /// Panics if no workload stores these fields for owners of this kind.
     pub fn iter_fields_mut<F: PodFields>(&mut self) -> impl Iterator<Item = (&Arc<Pod>, &mut F)> {
         let column = self.column.as_deref_mut();
         let column = column.map(|column| column as &mut dyn Any);
@@ -279,7 +282,7 @@ impl Members {
         self.pods.iter().zip(fields)
     }
 
-    /// Returns the running totals by labels. Label sets without pods are free.
+    /// Returns the running totals by labels. Sets without pods can be reused.
     #[inline]
     pub fn label_sets(&self) -> &[LabelSet] {
         &self.label_sets
@@ -307,7 +310,7 @@ impl Members {
         self.positions.reserve_exact(count);
     }
 
-    /// Returns the number of a pod's node.
+    /// Returns the dense number of the node of the pod with this handle.
     pub(crate) fn node_of(&self, handle: u32) -> u32 {
         self.members[self.positions[handle as usize] as usize].node
     }
@@ -351,7 +354,7 @@ impl Members {
         u32::try_from(self.positions.len() - 1).expect("the number of pods fits into 32 bits")
     }
 
-    /// Replaces a pod in place.
+    /// Replaces the pod with this handle by its next version, at the same position.
     pub(crate) fn update(&mut self, handle: u32, pod: Arc<Pod>, node: u32) -> LabelSetChange {
         let position = self.positions[handle as usize] as usize;
         let member = &mut self.members[position];
@@ -381,7 +384,7 @@ impl Members {
         change
     }
 
-    /// Removes a pod. The last pod moves to its position.
+    /// Removes the pod with this handle. The last pod moves to its position.
     pub(crate) fn remove(&mut self, handle: u32) -> LabelSetChange {
         let position = std::mem::replace(&mut self.positions[handle as usize], self.free_handle);
         self.free_handle = handle;
@@ -400,7 +403,7 @@ impl Members {
         }
     }
 
-    /// Returns the index of the label set with exactly these labels.
+    /// Returns the index of the label set with exactly these labels; `None` if no pod has them.
     #[inline]
     pub fn label_set_of(&self, labels: &Labels) -> Option<u32> {
         self.look_up(labels).0
@@ -490,10 +493,11 @@ impl Members {
     }
 
     /// Returns how many active ready pods of a label set became ready at `cutoff` or before.
-    /// Appends the seconds after `cutoff` in which pods became ready to `later`, in order, each
-    /// with its number of pods.
+    /// Appends to `later`, in order, the seconds after `cutoff` in which pods became ready, each
+    /// with the number of pods.
     ///
-    /// O(pods) at the first call and when the cutoff goes back, else O(seconds after the cutoff).
+    /// O(pods) for the first call and if the cutoff goes back; otherwise O(seconds after the
+    /// cutoff).
     #[inline]
     pub fn ready_by(&mut self, label_set: u32, cutoff: Time, later: &mut Vec<(Time, u32)>) -> u32 {
         let set = &mut self.label_sets[label_set as usize];

@@ -1,4 +1,4 @@
-//! The pod store: pods by name, each with its owned pods, and the changes that deltas cause.
+//! The pod store: pods by name, each with its list of owned pods, and the changes by deltas.
 
 use std::sync::Arc;
 
@@ -16,8 +16,8 @@ use super::{Delta, PodFields, StoreVersion};
 use crate::intern::{KeyId, StrTable};
 use crate::primitives::{CachePadded, Mutex, lock};
 
-/// The cached pods of all namespaces. One or several informers apply deltas, those of each pod in
-/// order; workers read owned pods.
+/// The cached pods of all namespaces. Informers apply deltas, those of each pod in order; workers
+/// read owned pods.
 #[derive(Debug)]
 pub struct PodCache {
     pub(super) index: Index,
@@ -40,7 +40,7 @@ pub struct PodChange {
     pub deleted: bool,
     /// The owned pods of the old pod's controller; `None` if the store did not have the pod.
     pub old_owned_pods: Option<Arc<OwnedPods>>,
-    /// The owned pods of the new pod's controller; `None` if there are none.
+    /// The owned pods of the new pod's controller; `None` if no list contains the new pod.
     pub new_owned_pods: Option<Arc<OwnedPods>>,
 }
 
@@ -83,9 +83,9 @@ impl PodCache {
         }
     }
 
-    /// Keeps these fields of each pod of an owner of this kind from now on, and replaces the fields
-    /// kept so far; see [`Members::fields`]. O(1) before the first pod is cached, then O(owners)
-    /// plus O(pods) of these owners.
+    /// From now on, stores these fields for each pod of an owner of this kind, in place of the
+    /// fields stored so far; see [`Members::fields`]. O(1) before the first pod is cached, then
+    /// O(owners) plus O(pods) of the owners of this kind.
     pub fn keep<F: PodFields>(&self, owner_kind: Kind) {
         self.by_controller
             .keep(owner_kind, || Box::new(Vec::<F>::new()));
@@ -96,7 +96,7 @@ impl PodCache {
         self.index.len()
     }
 
-    /// Reports whether no pod is cached.
+    /// Reports whether the cache is empty.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -107,7 +107,7 @@ impl PodCache {
         &self.version
     }
 
-    /// Returns the pod with this name.
+    /// Returns the pod with this name; `None` if it is not cached.
     #[inline]
     pub fn get(&self, namespace: &str, name: &str) -> Option<Arc<Pod>> {
         let name_hash = NameHash::new(namespace, name);
@@ -116,7 +116,7 @@ impl PodCache {
         Some(shard.slot(slot).pod.clone())
     }
 
-    /// Reports whether there is a pod with this name.
+    /// Reports whether the pod with this name is cached.
     #[inline]
     pub fn contains(&self, namespace: &str, name: &str) -> bool {
         let name_hash = NameHash::new(namespace, name);
@@ -125,7 +125,7 @@ impl PodCache {
     }
 
     /// Calls `each` with every cached pod, in no particular order. Locks the shards one after the
-    /// other, each while its pods are visited. O(pods).
+    /// other, each while it visits the pods of the shard. O(pods).
     pub fn for_each(&self, mut each: impl FnMut(&Arc<Pod>)) {
         for shard in self.index.iter() {
             shard.slots().for_each(|slot| each(&slot.pod));
@@ -143,7 +143,7 @@ impl PodCache {
 
     /// Applies a watch event without advancing the store's version. Several threads may apply the
     /// events of different pods, those of each pod in order. When all events up to a version are
-    /// applied, one thread sets the version with [`PodCache::bookmark`].
+    /// applied, one thread must set that version with [`PodCache::bookmark`].
     ///
     /// Threads that apply events of different controllers' pods share no lock, except by chance.
     #[inline]
@@ -160,7 +160,8 @@ impl PodCache {
         self.by_controller.find_owned(namespace, owner)
     }
 
-    /// Performs the periodic resync: an update of every pod to itself. Handlers ignore it.
+    /// Returns the changes of the periodic resync: an update of every pod to itself. The handlers
+    /// ignore them.
     pub fn resync(&self) -> Vec<PodChange> {
         let unchanged = |slot: &PodSlot| PodChange {
             old: Some(slot.pod.clone()),
@@ -201,7 +202,7 @@ impl PodCache {
         })
     }
 
-    /// Attaches a cached owner to the pods that refer to it. Returns these pods.
+    /// Attaches a cached owner to the list of the pods that refer to it. Returns the list.
     #[inline]
     pub fn attach_owner(
         &self,
@@ -212,7 +213,7 @@ impl PodCache {
         self.by_controller.attach(namespace, owner, key)
     }
 
-    /// Detaches an owner. Its owned pods stay as long as there are any.
+    /// Detaches an owner from its list of owned pods. Drops the list if it is empty.
     #[inline]
     pub fn detach_owner(&self, owned_pods: &Arc<OwnedPods>) {
         owned_pods.set_owner_key(None);
@@ -230,7 +231,8 @@ impl PodCache {
         self.nodes.intern(node)
     }
 
-    /// Fills `found` with the label sets that any of the selectors matches, with their owned pods.
+    /// Fills `found` with the label sets that any of the selectors matches, each with its owned
+    /// pods.
     pub fn matching_label_sets(
         &self,
         selectors: &[NamespacedSelector],
@@ -241,8 +243,8 @@ impl PodCache {
 
     /// Calls `found` for each pod that any of the selectors matches, in no particular order, while
     /// holding the lock of the pod's owner. `label_sets` is scratch memory. O(pods of the owners
-    /// that have such a pod); the orphans of a namespace count as one owner's pods. Each owner is
-    /// read once, under one lock. Allocates only if an owner's pods have several label sets, like
+    /// with a matching pod), where the orphans of a namespace count as one owner's pods. Reads each
+    /// owner once, under one lock. Allocates only if an owner's pods have several label sets, like
     /// those of an indexed Job.
     pub fn for_each_matching(
         &self,
@@ -251,8 +253,9 @@ impl PodCache {
         mut found: impl FnMut(&Arc<Pod>, &Member),
     ) {
         self.matching_label_sets(selectors, label_sets);
-        // The owners with several label sets that have been read. Visiting an owner once per label
-        // set would be quadratic, and would find a pod twice if its labels change in between.
+        // The owners with several label sets that have been read already. Visiting an owner once
+        // per label set would be quadratic, and would find a pod twice if its labels change in
+        // between.
         let mut seen = HashSet::with_hasher(hash_state());
         for (labels, owned_pods) in label_sets.drain(..) {
             let address = Arc::as_ptr(&owned_pods).addr();
@@ -260,7 +263,7 @@ impl PodCache {
                 continue;
             }
             let members = owned_pods.lock();
-            // The number of label sets never shrinks: an owner with one has one entry here.
+            // The number of label sets never shrinks, so an owner with one set has one entry here.
             if members.label_sets().len() == 1 {
                 if members.label_set_of(&labels).is_some() {
                     members.iter().for_each(|(pod, member)| found(pod, member));
@@ -357,7 +360,8 @@ impl PodCache {
         }
     }
 
-    /// Removes a pod. Returns it and the owned pods that it was in.
+    /// Removes a pod. Returns it with the list of owned pods that contained it; `None` if it is not
+    /// cached.
     fn remove(&self, namespace: &str, name: &str) -> Option<(Arc<Pod>, Arc<OwnedPods>)> {
         let name_hash = NameHash::new(namespace, name);
         let mut shard = self.index.lock(name_hash.shard);
@@ -377,7 +381,7 @@ impl PodCache {
         loop {
             let owned_pods = self.by_controller.owned_pods(&pod.metadata);
             let mut members = owned_pods.lock();
-            // Dropped as unused since the lookup. The next lookup creates a new list.
+            // The list was dropped as unused since the lookup. The next lookup creates a new one.
             if members.is_closed() {
                 continue;
             }
@@ -404,8 +408,8 @@ impl PodCache {
         self.note(owned_pods, change);
     }
 
-    /// Records label sets that were added or removed. The owned pods are locked, so `namespaces`
-    /// gets an owner's changes in order.
+    /// Records label sets that were added or removed. The caller has locked the owned pods, so
+    /// `namespaces` gets an owner's changes in order.
     pub(super) fn note(&self, owned_pods: &Arc<OwnedPods>, change: LabelSetChange) {
         if !change.is_none() {
             lock(&self.namespaces).note(owned_pods, change);

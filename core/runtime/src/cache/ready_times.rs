@@ -1,5 +1,6 @@
-//! The ready times of one label set's pods after a cutoff, which answer the question of
-//! `minReadySeconds`. They are updated as pods change, so a sync does not visit each pod.
+//! The ready times after a cutoff of the pods with one label set. A sync with `minReadySeconds`
+//! needs them to find the available pods. They are updated as pods change, so a sync does not
+//! visit each pod.
 
 use std::collections::VecDeque;
 
@@ -8,14 +9,14 @@ use podstorm_objects::Time;
 /// The number of ready pods by the second in which they became ready, for seconds after the cutoff.
 /// Earlier seconds, in which nearly all pods became ready, are not stored.
 ///
-/// Callers move the cutoff forward with the clock. So there are at most as many entries as
-/// `minReadySeconds` has seconds, apart from times in the future. The memory is kept for reuse.
+/// Callers move the cutoff forward with the clock. The number of entries is therefore at most
+/// `minReadySeconds`, apart from times in the future. The memory is kept for reuse.
 #[derive(Debug)]
 pub(super) struct ReadyTimes {
     cutoff: Time,
     /// Distinct seconds in order, all after the cutoff, each with its number of pods.
     later: VecDeque<(Time, u32)>,
-    /// The number of ready pods without a ready time. These never become available.
+    /// The number of ready pods without a ready time. Such pods never become available.
     unset: u32,
 }
 
@@ -43,7 +44,7 @@ impl ReadyTimes {
         }
     }
 
-    /// Removes a pod that has been ready since this time.
+    /// Removes a pod that became ready at this time.
     pub(super) fn leave(&mut self, time: Time) {
         if time.is_unset() {
             self.unset -= 1;
@@ -58,8 +59,8 @@ impl ReadyTimes {
         }
     }
 
-    /// Moves the cutoff forward. Returns false if it would have to go back, because the earlier
-    /// entries no longer exist.
+    /// Moves the cutoff forward. Returns false, and changes nothing, if the new cutoff is earlier,
+    /// because the entries before the old one no longer exist.
     #[inline]
     pub(super) fn advance(&mut self, cutoff: Time) -> bool {
         if cutoff < self.cutoff {
@@ -72,7 +73,7 @@ impl ReadyTimes {
         true
     }
 
-    /// Returns how many of `ready` ready pods became ready at the cutoff or before.
+    /// Returns how many of `ready` ready pods became ready at or before the cutoff.
     #[inline]
     pub(super) fn ready_by_cutoff(&self, ready: u32) -> u32 {
         ready - self.unset - self.later.iter().map(|(_, pods)| pods).sum::<u32>()
@@ -99,7 +100,7 @@ impl ReadyTimes {
                     .sum::<usize>()
     }
 
-    /// Returns the index of the second, or where to insert it.
+    /// Returns the index of the entry for a second, or the index at which to insert it.
     fn place(&self, time: Time) -> Result<usize, usize> {
         self.later.binary_search_by_key(&time, |(time, _)| *time)
     }

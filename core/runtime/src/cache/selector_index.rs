@@ -1,5 +1,5 @@
-//! The owners that could adopt a pod with given labels. The index looks them up by a label pair
-//! that the selector requires, instead of visiting every owner of the namespace.
+//! The owners that could adopt a pod with given labels. The index finds them by a label pair that
+//! the selector requires, instead of visiting every owner of the namespace.
 
 use std::hash::{BuildHasher, Hash, Hasher};
 
@@ -20,18 +20,18 @@ struct NamespaceSelectors {
     /// A raw table, because its lookup is inlined at each call: every label of every orphan is
     /// looked up here.
     by_pair: HashTable<Filed>,
-    /// Owners whose selector requires no pair. They are candidates for every pod.
+    /// The owners whose selector requires no pair. They are candidates for every pod.
     others: Vec<KeyId>,
 }
 
-/// A pair of label and value, and the owners filed under it.
+/// A label pair and the owners filed under it.
 #[derive(Debug)]
 struct Filed {
     pair: (Str, Str),
     keys: Vec<KeyId>,
 }
 
-/// Inlined where it is called, for the same reason.
+/// Inlined at each call, for the same reason as the lookup.
 #[inline(always)]
 #[expect(clippy::manual_hash_one, reason = "`hash_one` is not inlined")]
 fn hash_of(pair: &(Str, Str)) -> u64 {
@@ -60,7 +60,7 @@ impl Default for SelectorIndex {
 
 impl SelectorIndex {
     /// Files an owner under one of the pairs that its selector requires: the pair with the fewest
-    /// other owners. A label that all owners share would return all of them.
+    /// other owners. A lookup by a pair that all owners share would return all of them.
     pub fn insert(&mut self, namespace: &Str, selector: &Selector, key: KeyId) {
         let selectors = self
             .by_namespace
@@ -93,7 +93,7 @@ impl SelectorIndex {
         if selector.required_pairs().is_empty() {
             selectors.others.retain(|held| *held != key);
         }
-        // The owner is filed under one of these pairs.
+        // The owner is filed under one of the required pairs.
         for pair in selector.required_pairs() {
             let is_it = |filed: &Filed| filed.pair == *pair;
             let Ok(mut entry) = selectors.by_pair.find_entry(hash_of(pair), is_it) else {

@@ -1,4 +1,4 @@
-//! The pod cache compared with a naive model: one map of pods that is searched.
+//! Tests that compare the pod cache with a naive model: one map of pods that is searched.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -12,8 +12,8 @@ use proptest::prelude::*;
 use super::{Delta, NamespacedSelector, PodCache, PodFields};
 use crate::intern::KeyId;
 
-/// A step on one pod: its owner, its labels, whether it has ended, and whether it is being deleted.
-/// `None` removes the pod.
+/// The state of a pod: its owner, its labels, whether it has ended, and whether it is being
+/// deleted. `None` means that the pod does not exist.
 type Shape = Option<(u8, u8, bool, bool)>;
 
 fn owner(number: u8) -> Arc<OwnerReference> {
@@ -36,7 +36,7 @@ fn pod(name: u8, version: u64, (controller, labels, ended, deleting): (u8, u8, b
     if deleting {
         pod.metadata.deletion_timestamp = Time::from_unix_seconds(1);
     }
-    // Some pods have no ready time, some have one in the future.
+    // Some pods have no ready time, and some have one in the future.
     let ready_since = match version % 5 {
         0 => Time::UNSET,
         more => Time::from_unix_seconds((version + more).cast_signed()),
@@ -56,8 +56,8 @@ fn pod(name: u8, version: u64, (controller, labels, ended, deleting): (u8, u8, b
     pod
 }
 
-/// What a test keeps of each pod of a ReplicaSet: its version, and how often it was updated since
-/// then.
+/// The fields that a test stores for each pod of a ReplicaSet: the pod's first version, and the
+/// number of updates since then.
 #[derive(Debug)]
 struct Kept {
     version: ResourceVersion,
@@ -81,7 +81,7 @@ impl PodFields for Kept {
     }
 }
 
-/// Active pods by namespace, owner and labels.
+/// The number of active pods by namespace, owner and labels.
 type Counts = BTreeMap<(String, Option<String>, String), u32>;
 
 /// Returns the selector in each of the two namespaces.
@@ -167,7 +167,7 @@ fn changes_concern_the_owners_kind_and_orphans_every_kind() {
     }
 }
 
-/// Owners with one, few and many label sets, and orphans. The selectors overlap.
+/// Tests owners with one, few and many label sets, and orphans. The selectors overlap.
 #[test]
 fn matching_pods_are_found_once_for_any_number_of_label_sets() {
     let cache = PodCache::new();
@@ -275,7 +275,7 @@ proptest! {
     }
 }
 
-/// Returns the versions of one pod, drawn from a seed.
+/// Returns the versions of one pod, generated from a seed.
 fn life(name: u8, seed: u64) -> Vec<Delta<Pod>> {
     let mut state = seed ^ u64::from(name).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     let mut draw = |below: u64| {

@@ -7,11 +7,11 @@ use crate::primitives::{AtomicU64, Mutex, Ordering, lock};
 /// The version that a store has reached. Every sync reads it; the informer writes it.
 #[derive(Debug, Default)]
 pub struct StoreVersion {
-    /// The version if it is a number; 0 if it is in `text`.
+    /// The version if it is a nonzero number; 0 if it is in `text`.
     number: AtomicU64,
-    /// The version if it is unset or does not fit into 64 bits.
+    /// The version if it is unset or not a 64-bit number.
     text: Mutex<ResourceVersion>,
-    /// How often the store has gone back to an older list.
+    /// The number of times that the store went back to an older list.
     rewinds: AtomicU64,
 }
 
@@ -24,16 +24,17 @@ impl StoreVersion {
             None => {
                 let mut text = lock(&self.text);
                 *text = version.clone();
-                // Release: pairs with the Acquire in `get`, so that a reader of 0 sees its text.
-                // Under the lock, so that no reader sees the text before the 0.
+                // Release: pairs with the Acquire in `get`, so that a thread that reads 0 sees the
+                // text. The store is under the lock, so that no reader sees the text before the 0.
                 self.number.store(0, Ordering::Release);
             }
         }
     }
 
-    /// Call this before putting the objects of a list into the store. If the list is older than the
-    /// store, or can't be compared with it, the version goes back before any object changes. A
-    /// thread that reads [`rewinds`](Self::rewinds), then a version, then objects, and then finds
+    /// Must be called before the objects of a list are put into the store. If the list is older
+    /// than the store, or can't be compared with it, the version goes back before any object
+    /// changes. A thread that reads [`rewinds`](Self::rewinds), then a version, then objects, and
+    /// then finds
     /// `rewinds` unchanged has therefore seen objects of that version or later.
     pub fn before_list(&self, list: &ResourceVersion) {
         let reached = self.get();
@@ -49,16 +50,16 @@ impl StoreVersion {
         }
     }
 
-    /// Returns how often the store has gone back to an older list; see
+    /// Returns how often the store went back to an older list; see
     /// [`before_list`](Self::before_list).
     pub fn rewinds(&self) -> u64 {
-        // Acquire: pairs with the Release above.
+        // Acquire: pairs with the Release in `before_list`.
         self.rewinds.load(Ordering::Acquire)
     }
 
     /// Returns the version reached; unset before the first change.
     pub fn get(&self) -> ResourceVersion {
-        // Acquire: pairs with the Release above.
+        // Acquire: pairs with the Release in `set`.
         match self.number.load(Ordering::Acquire) {
             0 => lock(&self.text).clone(),
             number => ResourceVersion::Number(number),

@@ -1,4 +1,4 @@
-//! Events about owners: the intents of a sync, and the API calls that result from them.
+//! Events about owners: the intents that a sync records, and the API calls that result from them.
 //!
 //! An [`EventIntent`] goes to the recorder (`event_recorder.rs`), which returns an
 //! [`EventWrite`](podstorm_objects::EventWrite) or nothing.
@@ -9,17 +9,17 @@ use std::sync::Arc;
 use compact_str::CompactString;
 use podstorm_objects::ObjectReference;
 
-/// The `type` of an event.
+/// The type of an event, as in its member `type`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum EventType {
-    /// Success.
+    /// The event reports a success.
     Normal,
-    /// Failure.
+    /// The event reports a failure.
     Warning,
 }
 
 impl EventType {
-    /// Returns the text in the event.
+    /// Returns the value of the member `type`.
     pub const fn as_str(self) -> &'static str {
         match self {
             EventType::Normal => "Normal",
@@ -28,19 +28,19 @@ impl EventType {
     }
 }
 
-/// The message of an event. Its text is built only when needed.
+/// The message of an event. The full string is built only when it is needed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum EventMessage {
     /// `Created pod: <name>`.
     CreatedPod(CompactString),
     /// `Deleted pod: <name>`.
     DeletedPod(CompactString),
-    /// Any text.
+    /// Any other message.
     Text(Box<str>),
 }
 
 impl EventMessage {
-    /// Returns the text as prefix and rest.
+    /// Returns the message in two parts: a prefix and the rest.
     pub(super) fn parts(&self) -> (&'static str, &str) {
         match self {
             EventMessage::CreatedPod(name) => ("Created pod: ", name),
@@ -63,7 +63,7 @@ impl fmt::Display for EventMessage {
 pub struct EventIntent {
     /// The object that the event is about.
     pub regarding: Arc<ObjectReference>,
-    /// `Normal` or `Warning`.
+    /// The type of the event.
     pub kind: EventType,
     /// One machine-readable word.
     pub reason: &'static str,
@@ -72,21 +72,21 @@ pub struct EventIntent {
 }
 
 impl EventIntent {
-    /// Returns the event of a created pod.
+    /// Returns the event that reports a created pod.
     #[inline]
     pub fn created_pod(regarding: &Arc<ObjectReference>, pod: &CompactString) -> EventIntent {
         let message = EventMessage::CreatedPod(pod.clone());
         EventIntent::new(regarding, EventType::Normal, "SuccessfulCreate", message)
     }
 
-    /// Returns the event of a pod whose deletion was accepted.
+    /// Returns the event that reports a pod whose deletion was accepted.
     #[inline]
     pub fn deleted_pod(regarding: &Arc<ObjectReference>, pod: &CompactString) -> EventIntent {
         let message = EventMessage::DeletedPod(pod.clone());
         EventIntent::new(regarding, EventType::Normal, "SuccessfulDelete", message)
     }
 
-    /// Returns the event of a pod that could not be created: `Error creating: <error>`.
+    /// Returns the event that reports a failed create: `Error creating: <error>`.
     pub fn failed_create(
         regarding: &Arc<ObjectReference>,
         error: &dyn fmt::Display,
@@ -95,7 +95,7 @@ impl EventIntent {
         EventIntent::new(regarding, EventType::Warning, "FailedCreate", message)
     }
 
-    /// Returns the event of a pod that could not be deleted: `Error deleting: <error>`.
+    /// Returns the event that reports a failed delete: `Error deleting: <error>`.
     pub fn failed_delete(
         regarding: &Arc<ObjectReference>,
         error: &dyn fmt::Display,

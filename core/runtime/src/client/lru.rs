@@ -5,10 +5,11 @@
 
 use hashbrown::HashTable;
 
-/// Marks the end of the list.
+/// The index that marks the end of the list.
 const NONE: u32 = u32::MAX;
 
-/// Up to `capacity` values by 128-bit hash. Adding one more drops the least recently used.
+/// A map of at most `capacity` values by 128-bit hash. When it is full, a new value replaces the
+/// least recently used one.
 #[derive(Debug)]
 pub(super) struct Lru<V> {
     capacity: usize,
@@ -42,8 +43,8 @@ impl<V> Lru<V> {
         }
     }
 
-    /// Returns the value of `key`, which becomes the most recently used. If there is none, `make`
-    /// creates it. O(1).
+    /// Returns the value of `key`, which becomes the most recently used. Creates the value with
+    /// `make` if it does not exist. O(1).
     pub(super) fn touch(&mut self, key: u128, make: impl FnOnce() -> V) -> &mut V {
         let slots = &self.slots;
         let found = self
@@ -62,7 +63,8 @@ impl<V> Lru<V> {
         &mut self.slots[at as usize].value
     }
 
-    /// Puts a new key into a slot: the oldest key's if the map is full. The slot is not linked yet.
+    /// Stores a new key in a slot that is not linked yet: a new slot or, if the map is full, that
+    /// of the oldest key.
     fn place(&mut self, key: u128, value: V) -> u32 {
         let slot = LruSlot {
             key,
@@ -112,7 +114,7 @@ impl<V> Lru<V> {
     }
 }
 
-/// Returns the table's hash of a key: half of the key, which is already a hash.
+/// Returns half of the key as its hash in the table. The key itself is already a hash.
 fn hash(key: u128) -> u64 {
     (key >> 64) as u64
 }

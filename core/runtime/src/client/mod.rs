@@ -1,5 +1,5 @@
-//! The layer between a sync and the API: requests and answers, retries on 429, and the event
-//! recorder with its correlation. No I/O: a driver carries out the requests.
+//! The layer between a sync and the API: requests and answers, retries after 429, and the event
+//! recorder with its correlation. Does no I/O: a driver carries out the requests.
 
 mod event_recorder;
 mod event_sink;

@@ -1,5 +1,5 @@
-//! The API calls that a sync can request, and their answers: the API's verbs, and typed forms of
-//! the most frequent ones.
+//! The API calls that a sync can request, and the answers to them: the verbs of the API, and typed
+//! forms of the most frequent calls.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -16,11 +16,12 @@ use super::ApiError;
 /// An API call that a sync requests from its driver.
 #[derive(Clone, Debug)]
 pub enum Request {
-    /// `POST` of a pod. All creates of a burst share one pod.
+    /// `POST` of a pod. All creates of a burst share the same pod.
     CreatePod {
-        /// The namespace in the request path. The pod has none.
+        /// The namespace in the request path. The pod itself has no namespace.
         namespace: Str,
-        /// `generateName`, labels, annotations, finalizers, one owner reference, the spec.
+        /// The pod: `generateName`, labels, annotations, finalizers, one owner reference and the
+        /// spec.
         pod: Arc<Pod>,
         /// The pod's name, which the driver sets in the pod. `None` lets the server generate one
         /// from `generateName`.
@@ -35,7 +36,7 @@ pub enum Request {
         /// The UID that the pod must have, as a precondition; `None` sends empty options.
         uid: Option<Uid>,
     },
-    /// Strategic-merge `PATCH` of an object's owner references.
+    /// `PATCH` of an object's owner references, as a strategic merge patch.
     PatchOwners {
         /// The object's kind.
         kind: Kind,
@@ -43,10 +44,10 @@ pub enum Request {
         namespace: Str,
         /// The object's name.
         name: CompactString,
-        /// The change.
+        /// The change to the owner references.
         patch: OwnerPatch,
     },
-    /// A consistent read of an object: the one being synced, or any other.
+    /// A consistent read of an object, which need not be the one being synced.
     Get {
         /// The object's kind.
         kind: Kind,
@@ -64,12 +65,12 @@ pub enum Request {
         /// The selection of objects.
         selection: Selection,
     },
-    /// `POST` of an object other than a pod, with its name and namespace.
+    /// `POST` of an object other than a pod. The object has its name and namespace.
     Create {
         /// The object.
         object: AnyObject,
     },
-    /// `PUT` of an object except for its status, at the version that it carries.
+    /// `PUT` of an object, except for its status, at the version that the object carries.
     Put {
         /// The object.
         object: AnyObject,
@@ -87,7 +88,7 @@ pub enum Request {
         namespace: Str,
         /// The object's name.
         name: CompactString,
-        /// The change.
+        /// The patch.
         patch: Box<Patch>,
         /// Whether the request patches `/status`.
         of_status: bool,
@@ -102,12 +103,12 @@ pub enum Request {
         name: CompactString,
     },
     /// `GET` of the `/scale` of the object that an owner reference names. The transport finds the
-    /// resource for the reference's kind. Only a missing object is answered with 404. A kind that
-    /// is not served, or has no scale, is answered with another error.
+    /// resource for the reference's kind. The answer is a 404 only if the object is missing. It is
+    /// another error if the kind is not served or has no scale.
     GetOwnerScale {
         /// The owner's namespace.
         namespace: Str,
-        /// The reference.
+        /// The owner reference.
         owner: Arc<OwnerReference>,
     },
     /// `PUT` of an object's `/scale`: sets the desired number of replicas.
@@ -118,13 +119,13 @@ pub enum Request {
         namespace: Str,
         /// The object's name.
         name: CompactString,
-        /// The scale as read, with another `replicas`. UID and version are preconditions unless
+        /// The scale as read, with another `replicas`. Its UID and version are preconditions unless
         /// they are empty.
         scale: Box<Scale>,
     },
     /// `PUT` of a namespace's `/finalize`: sets the finalizers of its spec.
     Finalize {
-        /// The namespace, at the version that it carries.
+        /// The namespace with its changes, at the version that it carries.
         namespace: Arc<Namespace>,
     },
     /// `DELETE` of an object by name.
@@ -135,7 +136,7 @@ pub enum Request {
         namespace: Str,
         /// The object's name.
         name: CompactString,
-        /// The options; `None` sends empty ones.
+        /// The options; `None` sends empty options.
         options: Option<Box<DeleteOptions>>,
     },
     /// `DELETE` of the objects of a collection, one after the other.
@@ -146,31 +147,31 @@ pub enum Request {
         namespace: Str,
         /// The selection of objects.
         selection: Selection,
-        /// The options of each deletion; `None` sends empty ones.
+        /// The options of each deletion; `None` sends empty options.
         options: Option<Box<DeleteOptions>>,
     },
-    /// A consistent read of the version that a resource has reached, without its objects: `GET
-    /// ?limit=1` of the whole resource without a `resourceVersion`.
+    /// A consistent read of the version that a resource has reached, without its objects: `GET` of
+    /// the whole resource with `limit=1` and without a `resourceVersion`.
     ReadVersion {
         /// The kind of the resource's objects.
         kind: Kind,
     },
     /// Discovery of all kinds that the server serves: `GET` of `/api` and `/apis`.
     Discover,
-    /// `GET` of a path whose answer is not an object of a [`Kind`], e.g. of the metrics API.
+    /// `GET` of a path whose answer is not an object of a known [`Kind`], e.g. in the metrics API.
     Raw {
         /// The path with its query, e.g. `/apis/metrics.k8s.io/v1beta1/namespaces/a/pods`.
         path: CompactString,
     },
 }
 
-/// The objects of a collection that a request applies to. By default all objects in the namespace.
+/// The objects of a collection to which a request applies. The default is all of its objects.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Selection {
-    /// `labelSelector`; empty for any labels. The text of
-    /// [`Selector::nothing`](podstorm_objects::Selector::nothing) is empty too.
+    /// `labelSelector`; empty selects all labels. The string form of
+    /// [`Selector::nothing`](podstorm_objects::Selector::nothing) is empty, too.
     pub labels: CompactString,
-    /// `fieldSelector`, e.g. `spec.nodeName=a`; empty for any fields.
+    /// `fieldSelector`, e.g. `spec.nodeName=a`; empty selects all fields.
     pub fields: CompactString,
 }
 
@@ -180,7 +181,7 @@ pub enum Patch {
     /// `application/strategic-merge-patch+json`.
     Strategic(Map),
     /// The strategic merge patch that removes this finalizer. [`Patch::strategic`] returns its
-    /// body. A client in the server's process needs no body to carry it out.
+    /// body, which a client in the server's process does not need.
     RemoveFinalizer(&'static str),
     /// `application/merge-patch+json`: RFC 7386.
     Merge(Map),
@@ -188,17 +189,17 @@ pub enum Patch {
     Json(Vec<Map>),
     /// `application/apply-patch+yaml`: server-side apply.
     Apply {
-        /// The fields that the manager wants, with `apiVersion` and `kind`.
+        /// The fields that the manager sets, with `apiVersion` and `kind`.
         object: Map,
-        /// `fieldManager`.
+        /// The `fieldManager`.
         manager: CompactString,
-        /// Whether to take over fields of other managers.
+        /// Whether to take over fields that other managers own.
         force: bool,
     },
 }
 
 impl Patch {
-    /// The member of a strategic merge patch that removes finalizers.
+    /// The member of a strategic merge patch that lists the finalizers to remove.
     pub const REMOVED_FINALIZERS: &str = "$deleteFromPrimitiveList/finalizers";
 
     /// Returns the body of a strategic merge patch; `None` for a patch of another type.
@@ -218,27 +219,27 @@ impl Patch {
 /// The answer to a [`Request`].
 #[derive(Clone, Debug)]
 pub enum Answer {
-    /// The pod as created or patched.
+    /// The pod after a create or patch.
     Pod(Arc<Pod>),
-    /// The object as read, created, written or patched.
+    /// The object after a read, create, write or patch.
     Object(AnyObject),
-    /// The objects of a list.
+    /// The answer to a list.
     List {
-        /// Sorted by namespace and name.
+        /// The objects, sorted by namespace and name.
         items: Vec<AnyObject>,
         /// The version of the list.
         version: ResourceVersion,
     },
-    /// The scale as read or written.
+    /// The scale after a read or write.
     Scale(Box<Scale>),
-    /// The deletion was accepted. The version of its commit, if the server returned it.
+    /// The deletion was accepted. Holds the version of its commit if the server returned it.
     Deleted(Option<ResourceVersion>),
-    /// The version that a resource has reached. A cache that has reached it shows every write that
-    /// was committed before the read.
+    /// The version that a resource has reached. A cache that has reached this version shows every
+    /// write that was committed before the read.
     Version(ResourceVersion),
     /// The kinds that the server serves.
     Discovered(Box<Discovery>),
-    /// The content of a [path](Request::Raw).
+    /// The content at a [path](Request::Raw).
     Raw(Value),
     /// The request failed.
     Failed(ApiError),
@@ -251,23 +252,23 @@ pub enum Answer {
 pub struct Discovery {
     /// Each kind, in the version that the server prefers.
     pub kinds: Vec<DiscoveredKind>,
-    /// The groups whose discovery failed. Their kinds are missing in `kinds`.
+    /// The groups whose discovery failed, if any. Their kinds are missing from `kinds`.
     pub failed: Option<FailedGroups>,
-    /// The error of a group version that is malformed, e.g. `a/b/c`.
+    /// The error for a malformed group version, e.g. `a/b/c`, if there is one.
     pub malformed: Option<String>,
 }
 
 /// A kind that a server serves.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DiscoveredKind {
-    /// The kind.
+    /// The kind with its group and version.
     pub kind: Kind,
-    /// The verbs that its objects support, e.g. `delete` and `deletecollection`.
+    /// The verbs that the kind supports, e.g. `delete` and `deletecollection`.
     pub verbs: Vec<CompactString>,
 }
 
 impl DiscoveredKind {
-    /// Reports whether the server serves requests with this verb for the kind.
+    /// Reports whether the server supports this verb for the kind.
     pub fn has(&self, verb: &str) -> bool {
         self.verbs.iter().any(|known| known == verb)
     }
@@ -278,9 +279,10 @@ impl DiscoveredKind {
 pub struct FailedGroups {
     /// The number of groups.
     pub count: usize,
-    /// The error, which names the groups.
+    /// The error message, which names the groups.
     pub message: String,
 }
 
-// A batch holds hundreds: the memory of a sync and the time to move an answer depend on these.
+// A batch holds hundreds of requests: their size determines the memory of a sync and the cost of
+// moving an answer.
 const _: () = assert!(size_of::<Request>() <= 80 && size_of::<Answer>() <= 64);

@@ -1,8 +1,8 @@
 //! Fences: versions that the caches must reach in addition to a key's own writes.
 //!
-//! [`raise`](Fences::raise) sets a version for all keys. [`want`](Fences::want) records a key whose
-//! version could not be read yet. [`check`](Fences::check) compares the caches with the raised
-//! versions.
+//! [`raise`](Fences::raise) raises the version that the caches must reach for all keys.
+//! [`want`](Fences::want) records a key whose version could not be read yet.
+//! [`check`](Fences::check) compares the caches with the raised versions.
 
 use std::cmp::Ordering::Greater;
 use std::collections::BTreeMap;
@@ -13,7 +13,7 @@ use smallvec::SmallVec;
 use super::{Stale, place_of};
 use crate::primitives::{AtomicU64, AtomicUsize, CachePadded, Mutex, Ordering, lock};
 
-/// A set of a few kinds, with pods first.
+/// A set of a few kinds, in the order of insertion, except that pods come first.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Kinds(SmallVec<[Kind; 2]>);
 
@@ -36,7 +36,7 @@ impl Kinds {
         self.0.retain(|known| *known != kind);
     }
 
-    /// Returns the kinds in order.
+    /// Returns the kinds in the set's order.
     pub fn iter(&self) -> impl Iterator<Item = Kind> {
         self.0.iter().copied()
     }
@@ -56,26 +56,27 @@ impl FromIterator<Kind> for Kinds {
     }
 }
 
-/// The versions that a controller must see in addition to its own writes, by key `K`.
+/// The versions that the caches of a controller must show in addition to the controller's own
+/// writes, by key `K`.
 ///
-/// All methods cost O(1), except those on keys that want a version. They take a lock and cost
-/// O(log of the number of such keys).
+/// All methods cost O(1), except those on keys that want a version. These methods take a lock and
+/// cost O(log n) in the number of such keys.
 #[derive(Debug)]
 pub struct Fences<K, const N: usize = 2> {
     kinds: [Kind; N],
-    /// The versions that the caches must reach for every key, by kind: those read at startup, and
-    /// those at which pods have been counted since. They only grow.
+    /// The versions that the caches must reach for every key, by kind: those that were read at
+    /// startup, and those at which pods have been counted since. They only grow.
     floors: CachePadded<[AtomicU64; N]>,
-    /// Whether the startup versions have been read; 0 means no.
+    /// Whether the startup versions have been read: 0 means no, 1 means yes.
     started: AtomicU64,
-    /// Keys whose next sync begins by reading versions, because the last sync could not read them.
+    /// The keys whose next sync begins by reading versions, because the last sync could not.
     wanted: Mutex<BTreeMap<K, Kinds>>,
-    /// The length of `wanted`. Usually 0, and then the lock is not taken.
+    /// The length of `wanted`. Usually 0, and in that case the lock is not taken.
     wanted_count: AtomicUsize,
 }
 
 impl<K: Copy + Ord, const N: usize> Fences<K, N> {
-    /// Creates fences for these kinds: nothing raised, nothing wanted, not started.
+    /// Creates fences for these kinds that are not raised, wanted or started.
     pub fn new(kinds: [Kind; N]) -> Self {
         Fences {
             kinds,
@@ -103,17 +104,17 @@ impl<K: Copy + Ord, const N: usize> Fences<K, N> {
         self.started.store(1, Ordering::Release);
     }
 
-    /// Returns the kinds whose version must be read before the key's next sync.
+    /// Returns the kinds whose versions must be read before the key's next sync.
     pub fn wanted(&self, key: &K) -> Kinds {
-        // Acquire: pairs with the Release below. The key's own entry was written by its last sync,
-        // which the queue orders before this one.
+        // Acquire: pairs with the Release in `want`. The key's own entry was written by its last
+        // sync, which the queue orders before this one.
         if self.wanted_count.load(Ordering::Acquire) == 0 {
             return Kinds::default();
         }
         lock(&self.wanted).get(key).cloned().unwrap_or_default()
     }
 
-    /// Records that these versions must be read before the key's next sync.
+    /// Records that the versions of these kinds must be read before the key's next sync.
     pub fn want(&self, key: K, kinds: Kinds) {
         let mut wanted = lock(&self.wanted);
         wanted.entry(key).or_default().extend(kinds.iter());
@@ -121,7 +122,7 @@ impl<K: Copy + Ord, const N: usize> Fences<K, N> {
         self.wanted_count.store(wanted.len(), Ordering::Release);
     }
 
-    /// Removes the key's wanted versions.
+    /// Forgets which versions must be read before the key's next sync.
     pub fn forget(&self, key: &K) {
         // Acquire: see `wanted`.
         if self.wanted_count.load(Ordering::Acquire) != 0 {
@@ -132,8 +133,8 @@ impl<K: Copy + Ord, const N: usize> Fences<K, N> {
         }
     }
 
-    /// Raises the version that the caches must reach before pods are counted. Does nothing if the
-    /// version is not a number.
+    /// Raises the version that the cache of this kind must reach before pods are counted. Does
+    /// nothing if the version is not a number.
     ///
     /// # Panics
     /// Panics if the kind is not tracked.
@@ -141,8 +142,8 @@ impl<K: Copy + Ord, const N: usize> Fences<K, N> {
         raise_floor(&self.floors[place_of(kind, &self.kinds)], version);
     }
 
-    /// Raises the fences to these cache versions, in the order of the kinds. The caches must be at
-    /// least this new the next time that pods are counted.
+    /// Raises the fences to these versions of the caches, in the order of the kinds. The caches
+    /// must be at least as new whenever pods are counted from now on.
     pub fn raise_all(&self, stores: &[ResourceVersion; N]) {
         for (floor, store) in self.floors.iter().zip(stores) {
             raise_floor(floor, store);

@@ -1,6 +1,6 @@
-//! Keeps the syncs of one controller from acting on stale caches: the records of its own writes,
-//! the fences, and counters of what both have cost. The controller decides what to do about a stale
-//! sync.
+//! Keeps the syncs of one controller from acting on stale caches. A guard has the records of the
+//! controller's own writes, the fences, and counters of the cost of both. The controller decides
+//! how to handle a stale sync.
 //!
 //! ```text
 //! unread? ─yes─▶ ReadVersion ─▶ read_first ─▶ check ─▶ the sync ─▶ outcome of a write unknown?
@@ -19,11 +19,11 @@ use crate::metrics::{self, Counter, Family, Series, Value};
 /// The consistency rules of a controller.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct GuardRules {
-    /// A key waits until the caches have its recorded writes. Upstream: one feature gate per
-    /// controller, `StaleControllerConsistency…`.
+    /// A key waits until the caches show its recorded writes. Upstream has one feature gate per
+    /// controller for this, `StaleControllerConsistency…`.
     pub keeps_records: bool,
-    /// Every write is recorded, and a cache that went back to an older version must catch up with
-    /// what it has already shown. Implies `keeps_records`.
+    /// Every write is recorded, and a cache that went back to an older version must first reach the
+    /// version that it has already shown. Implies `keeps_records`.
     pub every_write: bool,
     /// After a write with an unknown outcome, a key waits for a version that is read after the
     /// write.
@@ -32,21 +32,22 @@ pub struct GuardRules {
     pub fence_at_start: bool,
 }
 
-/// The rules of a controller over caches of `N` kinds, and the state that they need by key `K`. The
-/// first kind counts the skips that concern no single kind.
+/// The consistency rules of a controller whose caches have `N` kinds, and the state that they need
+/// for each key `K`. A skip that concerns no single kind counts for the first kind.
 #[derive(Debug)]
 pub struct Guard<K, const N: usize = 2> {
     /// The rules.
     pub rules: GuardRules,
     kinds: [Kind; N],
-    /// The controller's writes. The controller adds them.
+    /// The versions of the controller's writes. The controller records them.
     pub records: ConsistencyStore<K, N>,
     fences: Fences<K, N>,
-    /// Syncs postponed because a cache was behind, in the order of the kinds.
+    /// The number of syncs postponed because a cache was behind, in the order of the kinds.
     pub stale_sync_skips: [Counter; N],
-    /// Reads of versions that the caches must reach.
+    /// The number of reads of versions that the caches must reach.
     pub fence_reads: Counter,
-    /// Keys that still had open expectations when the caches showed all writes.
+    /// The number of times that a key's open expectations were cleared because the caches showed
+    /// all writes.
     pub expectations_settled: Counter,
 }
 
@@ -55,7 +56,7 @@ pub struct Guard<K, const N: usize = 2> {
 pub struct Checked<const N: usize = 2> {
     /// The versions that the caches had reached.
     pub versions: [ResourceVersion; N],
-    /// How often the caches had gone back to an older list by then.
+    /// The number of times that the caches had gone back to an older list.
     rewinds: u64,
 }
 
@@ -76,8 +77,8 @@ impl<K: Copy + Ord + Hash, const N: usize> Guard<K, N> {
         }
     }
 
-    /// Checks whether the caches have the recorded writes of the key, as
-    /// [`ConsistencyStore::ensure_ready`] does. This is upstream's whole check.
+    /// Checks whether the caches show the recorded writes of the key, as
+    /// [`ConsistencyStore::ensure_ready`] does. Upstream checks nothing else.
     ///
     /// # Errors
     /// Returns the first kind whose cache is behind, and counts the skip.
@@ -88,8 +89,8 @@ impl<K: Copy + Ord + Hash, const N: usize> Guard<K, N> {
     }
 
     /// Returns the kinds whose versions must be read before the key's sync counts anything: all
-    /// kinds before the first sync, later those of writes with an unknown outcome. Pass the answers
-    /// to [`read_first`](Self::read_first).
+    /// kinds before the first sync, and later those of writes with an unknown outcome. The sync
+    /// must pass the answers to [`read_first`](Self::read_first).
     pub fn unread(&self, key: &K) -> Kinds {
         match self.rules.fence_at_start && !self.fences.is_started() {
             true => self.fences.kinds(),
@@ -103,9 +104,9 @@ impl<K: Copy + Ord + Hash, const N: usize> Guard<K, N> {
         kinds.iter().map(|kind| Request::ReadVersion { kind })
     }
 
-    /// Handles the answers to [`reads`](Self::reads) at the beginning of a sync. `uid` belongs to
-    /// the owner, if the cache has it. If another worker finished the startup reads first, the
-    /// caches must still reach the versions that this sync has read.
+    /// Handles the answers to [`reads`](Self::reads) at the beginning of a sync. `uid` is that of
+    /// the owner; `None` if the owner is not cached. If another worker finished the startup reads
+    /// first, the caches must still reach the versions that this sync has read.
     ///
     /// # Errors
     /// Returns the error of a failed read. The next sync of the key reads all versions again.
@@ -142,28 +143,29 @@ impl<K: Copy + Ord + Hash, const N: usize> Guard<K, N> {
         Ok(())
     }
 
-    /// Checks whether the caches have everything that a sync of the key must see: the fences, all
-    /// that the caches have shown before, and the recorded writes. Call it before reading from the
-    /// caches, and call [`is_behind`](Self::is_behind) afterwards.
+    /// Checks whether the caches show everything that a sync of the key must see: the fences, all
+    /// versions that the caches have shown before, and the recorded writes. A sync must call this
+    /// before it reads from the caches, and [`is_behind`](Self::is_behind) afterwards.
     ///
     /// # Errors
     /// Returns the first kind whose cache is behind, and counts the skip.
     pub fn check(&self, key: &K, stores: [&StoreVersion; N]) -> Result<Checked<N>, Stale> {
         // Read before the versions.
         let rewinds = rewinds(stores);
-        // Read before any object, so the caches hold everything up to these versions.
+        // Read before any object, so that the caches show everything up to these versions.
         let versions = stores.map(StoreVersion::get);
         let reached = self.fences.check(&versions);
         reached.inspect_err(|stale| self.count_skip(stale.kind))?;
-        // A list from a lagging server may take a cache back behind this version, and the record is
-        // dropped once its write has been seen.
+        // A list from a lagging server may take a cache back behind these versions. The records are
+        // no protection, because a record is dropped once its write has been seen.
         self.fences.raise_all(&versions);
         self.check_records(key, &versions)?;
         Ok(Checked { versions, rewinds })
     }
 
-    /// Reports whether a cache has gone back to an older list since the check. What the sync has
-    /// read may then be older than the checked versions. Counts as a skip of the first kind.
+    /// Reports whether a cache has gone back to an older list since the check. The objects that the
+    /// sync has read may then be older than the checked versions. Counts as a skip of the first
+    /// kind.
     pub fn is_behind(&self, checked: &Checked<N>, stores: [&StoreVersion; N]) -> bool {
         let is_behind = rewinds(stores) != checked.rewinds;
         if is_behind {
@@ -197,15 +199,15 @@ impl<K: Copy + Ord + Hash, const N: usize> Guard<K, N> {
         Err(error)
     }
 
-    /// Forgets which versions the key wants. The records stay: [`ConsistencyStore::clear`] drops
-    /// them, and can spare the records of a successor.
+    /// Forgets which versions the key's next sync must read. Does not change the records:
+    /// [`ConsistencyStore::clear`] drops them, and can spare those of a successor.
     pub fn forget_fences(&self, key: &K) {
         self.fences.forget(key);
     }
 
     /// Returns the guard's counters as metrics. `skips` is the name of the skip counter, which
-    /// differs between upstream's controllers. The last kind is that of the controller's own
-    /// objects.
+    /// differs between upstream's controllers. The last kind of the guard must be that of the
+    /// controller's own objects.
     pub fn families(&self, skips: &'static str) -> Vec<Family> {
         let series = |(kind, counter): (&Kind, &Counter)| Series {
             labels: vec![
@@ -254,8 +256,8 @@ fn rewinds<const N: usize>(stores: [&StoreVersion; N]) -> u64 {
     stores.iter().map(|store| store.rewinds()).sum()
 }
 
-/// Calls `read` with every version that was read. Returns the kinds whose read failed, with an
-/// error.
+/// Calls `read` with every version that was read. Returns the kinds whose read failed, with the
+/// first error; `None` if no read failed.
 fn take_versions(
     requests: &[Request],
     answers: &mut [Option<Answer>],

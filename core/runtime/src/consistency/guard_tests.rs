@@ -1,4 +1,4 @@
-//! Tests of the guard, over caches of three kinds.
+//! Tests of a guard whose caches have three kinds.
 
 use podstorm_objects::{ApiError, Kind, ResourceVersion, Uid};
 
@@ -35,7 +35,7 @@ fn check(guard: &Guard<u32, 3>, key: u32, stores: &Stores) -> Result<(), Kind> {
     checked.map(drop).map_err(|stale: Stale| stale.kind)
 }
 
-/// Answers the requests for unread versions with the next version or, for one kind, an error.
+/// Answers the reads of versions with the next version or, for the kind `fails`, with an error.
 fn read(unread: impl Iterator<Item = Request>, fails: Option<Kind>) -> Reads {
     let requests: Vec<Request> = unread.collect();
     let answer = |request: &Request| match *request {
@@ -126,7 +126,7 @@ fn a_key_waits_for_its_write_of_unknown_outcome() {
     let (requests, mut answers) = read(pods(), Some(Kind::POD));
     let ended = guard.read_last(1, &uid, &requests, &mut answers);
     assert!(ended.is_err());
-    // The read failed, so the version is read before the next sync of that key.
+    // The read failed, so the version must be read before the next sync of that key.
     assert!(guard.unread(&2).is_empty());
     let unread: Vec<Kind> = guard.unread(&1).iter().collect();
     assert_eq!(unread, [Kind::POD]);

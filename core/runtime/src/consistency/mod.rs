@@ -1,10 +1,10 @@
 //! The read-your-writes check: an owner is synced again only once the caches have caught up with
-//! the writes of its last sync.
+//! the writes of the owner's last sync.
 //!
 //! [`wrote_at`](ConsistencyStore::wrote_at) records the version that a write returned.
-//! [`ensure_ready`](ConsistencyStore::ensure_ready) compares it with the versions that the caches
-//! have reached. Owners are spread over shards with one short lock each. No lock is held across a
-//! call out of this module, and no two locks are held together.
+//! [`ensure_ready`](ConsistencyStore::ensure_ready) compares the recorded version with the versions
+//! that the caches have reached. Owners are spread over shards with one short lock each. No lock is
+//! held across a call out of this module, and no two locks are held together.
 
 mod fences;
 mod guard;
@@ -22,12 +22,12 @@ use podstorm_objects::{Kind, ResourceVersion, Uid};
 
 use crate::primitives::{CachePadded, Mutex, MutexGuard, lock};
 
-/// 64 locks for at most a few dozen workers, so two owners rarely share one.
+/// The number of shards: 64 locks for at most a few dozen workers, so two owners rarely share one.
 const SHARDS: usize = 64;
 
 /// The writes of each owner's last sync, by owner key `K` (a dense key id in the controllers). An
-/// owner has at most one record. Writes of `N` kinds are recorded separately: of pods and of the
-/// owners themselves in most controllers.
+/// owner has at most one record. Writes of `N` kinds are recorded separately. In most controllers
+/// these are pods and the owners themselves.
 ///
 /// Every method takes one shard lock and costs O(N).
 #[derive(Debug)]
@@ -37,7 +37,7 @@ pub struct ConsistencyStore<K, const N: usize = 2> {
     hasher: ahash::RandomState,
 }
 
-/// Searched with the hash that selected the shard.
+/// The records of one shard, searched with the hash that selected the shard.
 type Records<K, const N: usize> = HashTable<(K, Record<N>)>;
 
 type Shard<K, const N: usize> = CachePadded<Mutex<Records<K, N>>>;
@@ -45,10 +45,10 @@ type Shard<K, const N: usize> = CachePadded<Mutex<Records<K, N>>>;
 /// The recorded writes for one owner.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Record<const N: usize = 2> {
-    /// The UID of the owner that the writes were for.
+    /// The UID of the owner for which the writes were made.
     pub uid: Uid,
-    /// The newest version written, in the order of the store's kinds; `None` if nothing was
-    /// written.
+    /// The newest written version of each kind, in the order of the store's kinds; `None` if no
+    /// object of the kind was written.
     pub written: [Option<ResourceVersion>; N],
 }
 
@@ -70,8 +70,8 @@ pub struct Stale {
 impl<K: Hash + Eq, const N: usize> ConsistencyStore<K, N> {
     /// Creates an empty store for writes of these kinds.
     pub fn new(kinds: [Kind; N]) -> Self {
-        // Fixed seeds: the order is never visible, but runs are repeatable down to their
-        // allocations.
+        // Fixed seeds: the order of the records is never visible, but runs are repeatable down to
+        // their allocations.
         let hasher = ahash::RandomState::with_seeds(0x636f, 0x6e73, 0x6973, 0x7431);
         let shard = || CachePadded::new(Mutex::new(Records::new()));
         ConsistencyStore {
@@ -82,8 +82,8 @@ impl<K: Hash + Eq, const N: usize> ConsistencyStore<K, N> {
     }
 
     /// Records that a write of an object of this kind, for the owner with this UID, returned
-    /// `version`. Replaces a record for another UID. Of two comparable versions the newer is kept;
-    /// a version that can't be compared with the recorded one replaces it.
+    /// `version`. Replaces a record for another UID. Keeps the newer of two comparable versions; if
+    /// the versions can't be compared, `version` replaces the recorded one.
     ///
     /// # Panics
     /// Panics if the store does not track the kind.
@@ -108,7 +108,7 @@ impl<K: Hash + Eq, const N: usize> ConsistencyStore<K, N> {
         }
     }
 
-    /// Records several writes, in any order. Of numeric versions only the newest is recorded.
+    /// Records several writes, in any order. Records only the newest of numeric versions.
     #[inline]
     pub fn wrote_all<'a>(
         &self,
@@ -131,7 +131,7 @@ impl<K: Hash + Eq, const N: usize> ConsistencyStore<K, N> {
         }
     }
 
-    /// Drops the owner's record; with a UID, only if the record is for that UID.
+    /// Drops the owner's record; with `uid`, only if the record has this UID.
     pub fn clear(&self, owner: &K, uid: Option<&Uid>) {
         let hash = self.hash(owner);
         let mut records = self.records(hash);
@@ -142,13 +142,13 @@ impl<K: Hash + Eq, const N: usize> ConsistencyStore<K, N> {
         }
     }
 
-    /// Checks whether the caches have seen all writes for the owner. `stores` has the versions that
-    /// the caches have reached, in the order of the store's kinds. Success drops the record. A
+    /// Checks whether the caches show all writes for the owner. `stores` has the versions that
+    /// the caches have reached, in the order of the store's kinds. On success, drops the record. A
     /// version in `stores` that is unset, or can't be compared with the written one, counts as new
     /// enough.
     ///
     /// # Errors
-    /// Returns the first kind whose cache is behind. The record is kept, and the caller should try
+    /// Returns the first kind whose cache is behind. The record remains, and the caller should try
     /// again later.
     pub fn ensure_ready(&self, owner: &K, stores: &[ResourceVersion; N]) -> Result<(), Stale> {
         let hash = self.hash(owner);
@@ -171,7 +171,7 @@ impl<K: Hash + Eq, const N: usize> ConsistencyStore<K, N> {
         Ok(())
     }
 
-    /// Returns a copy of the owner's record.
+    /// Returns a copy of the owner's record; `None` if it has none.
     pub fn record(&self, owner: &K) -> Option<Record<N>> {
         let hash = self.hash(owner);
         let records = self.records(hash);
@@ -201,7 +201,7 @@ impl<K: Hash + Eq, const N: usize> ConsistencyStore<K, N> {
     }
 }
 
-/// Returns the index of a kind among the tracked kinds.
+/// Returns the index of a kind among the kinds that the store tracks.
 #[inline]
 fn place_of<const N: usize>(kind: Kind, kinds: &[Kind; N]) -> usize {
     let place = kinds.iter().position(|known| *known == kind);

@@ -11,7 +11,7 @@
 //!                └───────────────── resume ◀── every request is answered ◀───┘
 //! ```
 //!
-//! A sync of several sequences side by side is resumed after each answer instead: see
+//! A sync with several sequences of requests side by side is resumed after each answer instead: see
 //! [`SyncState::GOES_ON_AT_EACH_ANSWER`].
 
 mod async_sync;
@@ -42,7 +42,7 @@ pub enum Step {
 }
 
 impl Step {
-    /// Returns the step of a sync with these requests: finished if there are none.
+    /// Returns the step of a sync with these requests: `Finished` if there are none.
     pub fn from_requests(requests: &[Request]) -> Step {
         if requests.is_empty() {
             Step::Finished
@@ -52,52 +52,53 @@ impl Step {
     }
 }
 
-/// A sync in progress, as a driver sees it. Created once and reused, with its scratch memory, for
-/// every key.
+/// A sync in progress, as a driver sees it. A worker creates one and reuses it for every key, with
+/// its scratch memory.
 pub trait SyncState: Default + Send {
     /// Whether the sync is resumed after each answer instead of after the last one of its batch, so
     /// that sequences of requests side by side don't wait for each other. Requests keep their
-    /// indices until the sync ends; new ones follow them.
+    /// indices until the sync ends; new requests follow them.
     const GOES_ON_AT_EACH_ANSWER: bool = false;
 
-    /// Returns the requests to carry out concurrently. Includes the answered ones if the sync is
-    /// resumed after each answer.
+    /// Returns the requests that may be carried out concurrently. Includes the answered ones if the
+    /// sync is resumed after each answer.
     fn requests(&self) -> &[Request];
 
-    /// Sets the answer of a request, in any order.
+    /// Sets the answer to a request. Answers may come in any order.
     ///
     /// # Panics
     /// Panics if there is no request with this index or it already has an answer.
     fn answer(&mut self, index: usize, answer: Answer);
 
-    /// Returns the Events to write. The driver takes them out.
+    /// Returns the Events to write. The driver drains them.
     fn events(&mut self) -> &mut Vec<EventIntent>;
 
-    /// Returns how the sync ended, in one or two words for statistics: `ok`, `create failed`.
-    /// Meaningless before the end.
+    /// Returns how the sync ended, in one or two words for statistics, e.g. `ok` or `create
+    /// failed`. Meaningless before the end.
     fn outcome_label(&self) -> &'static str;
 
-    /// Returns how the sync ended, for its key. Meaningless before the end.
+    /// Returns what the end of the sync means for its key. Meaningless before the end.
     fn end(&self) -> End;
 }
 
 /// A controller of one kind of workload: its keys, and the requests of a sync. It does no I/O and
-/// has no clock. All input enters through these methods, and through the handlers that the workload
-/// adds to the [`Informers`](crate::informer::Informers) of its controller manager, on any thread.
+/// reads no clock. All input enters through these methods, and through the handlers that the
+/// workload adds to the [`Informers`](crate::informer::Informers) of its controller manager, on any
+/// thread.
 ///
 /// Several workloads share one cache of pods, which the program that runs them fills. Each workload
-/// gets the changes of the [pods of its row](crate::row::ControllerRow::pods), after the cache has
-/// applied them.
+/// receives the changes of the [pods in its row](crate::row::ControllerRow::pods), after the cache
+/// has applied them.
 pub trait Workload: Send + Sync + std::fmt::Debug + 'static {
     /// The state of a sync.
     type Sync: SyncState;
 
-    /// Returns the name of the object behind a key of the queue `queue`.
+    /// Returns the name of the object behind a key of the queue with index `queue`.
     fn name(&self, queue: usize, key: KeyId) -> ObjectKey;
 
     /// Returns the queues of keys to sync: at least one, and always the same. Each queue has its
-    /// own keys, workers and timer; other methods name a queue by its index here. The first is the
-    /// queue of the workload's objects.
+    /// own keys, workers and timer. Other methods identify a queue by its index here. The first is
+    /// the queue for the workload's objects.
     fn queues(&self) -> &[RateLimitingQueue<KeyId>];
 
     /// Handles a change of a pod. The cache already has the change.
@@ -105,17 +106,17 @@ pub trait Workload: Send + Sync + std::fmt::Debug + 'static {
         let _ = (change, now);
     }
 
-    /// Handles a list of pods that has replaced the cache, with its changes.
+    /// Handles a list of pods that has replaced the content of the cache.
     fn pods_listed(&self, listed: &Listed, now: Now) {
         for change in &listed.changes {
             self.pod_changed(change, now);
         }
     }
 
-    /// Begins the sync of a key that was taken from the queue `queue`.
+    /// Begins the sync of a key that was taken from the queue with index `queue`.
     fn begin(&self, queue: usize, key: KeyId, sync: &mut Self::Sync, now: Now) -> Step;
 
-    /// Returns the workload's own metrics at this moment. Its queues have separate metrics.
+    /// Returns the current values of the workload's own metrics. Its queues have separate metrics.
     fn families(&self) -> Vec<Family> {
         Vec::new()
     }
@@ -128,10 +129,10 @@ pub trait Workload: Send + Sync + std::fmt::Debug + 'static {
     fn resume(&self, sync: &mut Self::Sync, now: Now) -> Step;
 }
 
-/// Carries out requests.
+/// Carries out the requests of syncs.
 pub trait Transport {
-    /// Sends the request with this index in [`SyncState::requests`]. Returns `None` if the answer
-    /// comes later, by [`Driver::answer`].
+    /// Sends the request with this index in [`SyncState::requests`]. Returns the answer; `None` if
+    /// it will come later, through [`Driver::answer`].
     fn send(&mut self, index: usize, request: &Request, now: Now) -> Option<Answer>;
 }
 
@@ -142,35 +143,35 @@ impl<F: FnMut(&Request, Now) -> Answer> Transport for F {
     }
 }
 
-/// The progress of a sync.
+/// How far a driver has come with a sync.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum Progress {
     /// The sync waits for answers.
     Waiting,
-    /// The sync has ended. Its state has the outcome; [`Driver::finish`] gives its key back.
+    /// The sync has ended. Its state has the outcome, and [`Driver::finish`] gives its key back.
     Finished,
 }
 
 /// One worker, which drives one sync at a time.
 #[derive(Debug, Default)]
 pub struct Driver<S> {
-    /// The sync.
+    /// The sync that the worker drives.
     pub sync: S,
-    /// The number of requests without an answer.
+    /// The number of sent requests without an answer.
     waiting: usize,
-    /// For a sync that is resumed after each answer: the number of requests that were sent, and
-    /// whether one was answered since the sync was last resumed.
+    /// The number of requests sent so far. This field and the next, whether an answer came since
+    /// the sync was last resumed, are for syncs that are resumed after each answer.
     sent: usize,
     is_answered: bool,
-    /// The index of the queue that the key was taken from.
+    /// The index of the queue from which the key was taken.
     queue: usize,
     key: KeyId,
 }
 
 impl<S: SyncState> Driver<S> {
-    /// Begins the sync of a key that was taken from the workload's queue `queue`, and drives it
-    /// until it waits for answers or ends.
+    /// Begins the sync of a key that was taken from the workload's queue with index `queue`, and
+    /// drives the sync until it waits for answers or ends.
     #[inline]
     pub fn begin<W: Workload<Sync = S>>(
         &mut self,
@@ -190,13 +191,13 @@ impl<S: SyncState> Driver<S> {
         self.drive(workload, step, transport, now)
     }
 
-    /// Gives the key of an ended sync back to its queue, with the end of the sync.
+    /// Gives the key of an ended sync back to its queue, and tells the queue how the sync ended.
     #[inline]
     pub fn finish<W: Workload<Sync = S>>(&self, workload: &W, now: Now) {
         workload.queues()[self.queue].finish(self.key, self.sync.end(), now.mono_ns);
     }
 
-    /// Sets the answer of a sent request.
+    /// Sets the answer to a sent request.
     ///
     /// # Panics
     /// Panics if the request already has an answer.
@@ -206,7 +207,7 @@ impl<S: SyncState> Driver<S> {
         self.is_answered |= S::GOES_ON_AT_EACH_ANSWER;
     }
 
-    /// Reports whether the sync must wait for another answer. If not, the caller resumes it.
+    /// Reports whether the sync must wait for another answer. If not, the caller must resume it.
     #[inline]
     fn must_wait(&mut self) -> bool {
         match S::GOES_ON_AT_EACH_ANSWER {
@@ -262,9 +263,9 @@ impl<S: SyncState> Driver<S> {
     }
 }
 
-/// Syncs every waiting key of every queue to its end, over a transport that answers immediately.
-/// Keys of an earlier queue come first. Calls `ended` after each sync, before the key goes back to
-/// its queue. Returns the number of syncs.
+/// Syncs every waiting key of every queue, over a transport that answers immediately. Keys of an
+/// earlier queue come first. Calls `ended` after each sync, before the key goes back to its queue.
+/// Returns the number of syncs.
 ///
 /// # Panics
 /// Panics if the transport does not answer a request immediately.

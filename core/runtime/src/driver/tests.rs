@@ -124,7 +124,7 @@ fn a_sync_waits_for_answers_that_come_later() {
     assert_eq!(slow.0, [0, 1, 0, 1]);
 }
 
-/// Requests two sequences side by side.
+/// Makes two sequences of requests side by side.
 #[derive(Debug)]
 struct SideBySide(RateLimitingQueue<KeyId>);
 
@@ -156,7 +156,7 @@ impl Workload for SideBySide {
     }
 }
 
-/// Records what it sends, and answers the requests with these indices immediately.
+/// Records the requests that it sends. Answers those with certain indices immediately.
 struct Noting {
     at_once: Vec<usize>,
     sent: Vec<usize>,

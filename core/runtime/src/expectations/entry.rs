@@ -10,33 +10,33 @@ use crate::primitives::{AtomicI64, AtomicU64, OnceLock, Ordering};
 /// The timestamp of an entry without counters.
 const ABSENT: i64 = i64::MIN;
 
-/// The counters of a key at one moment.
+/// The counters of one key at one moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ExpectedCounts {
-    /// Creations still to be seen; below zero if more were seen than expected.
+    /// The number of creations still to be observed; negative if more were observed than expected.
     pub add: i64,
-    /// Deletions still to be seen; below zero if more were seen than expected.
+    /// The number of deletions still to be observed; negative if more were observed than expected.
     pub del: i64,
-    /// When the counters were last replaced.
+    /// When the counters were last replaced, in ns of the monotonic clock.
     pub timestamp_ns: i64,
 }
 
-/// One key's expectations, in their own cache line.
+/// The expectations of one key, in a separate cache line.
 ///
-/// The number of deletions still to be seen is `del_base` plus the number of pods in the current
-/// set. Observing a deletion therefore changes only one word: the set's.
+/// The number of deletions still to be observed is `del_base` plus the number of pods in the
+/// current set. The observation of a deletion therefore changes only one word, in the set.
 #[repr(align(64))]
 #[derive(Debug)]
 pub struct Entry<P> {
-    /// Replaced by the sync of the key, lowered by any thread.
+    /// The number of creations. Replaced by the sync of the key, lowered by any thread.
     add: AtomicI64,
-    /// Written by the sync of the key, and by the thread that clears it.
+    /// See [`Entry`]. Written by the sync of the key, and by a thread that clears the key.
     del_base: AtomicI64,
-    /// `ABSENT` if there are no counters. Replaced by the sync of the key.
+    /// The time of the counters; `ABSENT` if there are none. Replaced by the sync of the key.
     timestamp_ns: AtomicI64,
-    /// The current set. Written like `del_base`.
+    /// The name of the current set. Written like `del_base`.
     live: AtomicU64,
-    /// Created at first use, because most keys never delete.
+    /// The sets of pods. Created at first use, because most keys never delete pods.
     sets: OnceLock<Box<PodSet<P>>>,
 }
 
@@ -53,10 +53,10 @@ impl<P> Default for Entry<P> {
 }
 
 impl<P> Entry<P> {
-    /// Reports whether there are counters.
+    /// Reports whether the key has counters.
     #[inline]
     fn is_present(&self) -> bool {
-        // Relaxed: a thread that must see the counters learns of them by the answer to a request
+        // Relaxed: a thread that must see the counters learns of them from the answer to a request
         // that was made after they were stored.
         self.timestamp_ns.load(Ordering::Relaxed) != ABSENT
     }
@@ -69,23 +69,23 @@ impl<P> Entry<P> {
 
     /// Clears everything except the storage.
     pub(super) fn clear(&self) {
-        // Relaxed, all: the caller orders them. A reader that sees some of the stores early sees a
-        // satisfied key, which this key is about to become.
+        // Relaxed, all: the caller orders the stores. A reader that sees some of them early sees a
+        // satisfied key, and the key is about to become satisfied.
         self.timestamp_ns.store(ABSENT, Ordering::Relaxed);
         self.add.store(0, Ordering::Relaxed);
         self.del_base.store(0, Ordering::Relaxed);
         Live::clear(&self.live);
     }
 
-    /// Stores the timestamp first; the counters publish it. A reader that sees a new counter never
-    /// compares it with an old time.
+    /// Stores the timestamp first; the counters publish it. A reader that sees a new counter
+    /// therefore never compares it with an old timestamp.
     #[inline]
     pub(super) fn expect_creations(&self, count: i64, now_ns: i64) {
         // Relaxed: published by the store of `add` below.
         self.timestamp_ns.store(now_ns, Ordering::Relaxed);
         let live = Live::load(&self.live);
-        // Relaxed: as above. If a pod of a leftover set is observed while the pods are counted, it
-        // lowers the zero, or the zero overwrites it.
+        // Relaxed: as above. If a pod of a leftover set is observed while the pods are counted,
+        // either the observation lowers the zero, or the zero overwrites it.
         let left = if live.has_table() {
             self.left_over(live)
         } else {
@@ -96,8 +96,8 @@ impl<P> Entry<P> {
         self.add.store(count, Ordering::Release);
     }
 
-    /// Returns the number of pods in a leftover set. Marks an empty set, so that it is not searched
-    /// again.
+    /// Returns the number of pods in a leftover set. If there are none, marks the set as empty, so
+    /// that it is not searched again.
     #[cold]
     fn left_over(&self, live: Live) -> i64 {
         let left = self.waiting(live);
@@ -150,8 +150,8 @@ impl<P> Entry<P> {
         timestamp_ns == ABSENT || now_ns.saturating_sub(timestamp_ns) > EXPECTATIONS_TIMEOUT_NS
     }
 
-    /// Reports whether all deletions have been seen. While the set is read, pods are removed but
-    /// not added, so every pod that is found was there at the start.
+    /// Reports whether all deletions have been observed. While the set is read, pods are removed
+    /// but not added, so every pod that is found was there from the start.
     #[inline]
     fn deletions_seen(&self) -> bool {
         let live = Live::load(&self.live);

@@ -4,7 +4,7 @@ use compact_str::CompactString;
 
 use crate::intern::FIXED_STATE;
 
-/// 128 bits that identify a pod: two pods of one key have different fingerprints.
+/// 128 bits that identify a pod among the pods of one key.
 ///
 /// The fingerprint of a number is exactly that number. The fingerprint of a name is a 64-bit hash
 /// of the whole name, plus its last eight bytes unchanged. Pods created by a controller differ in
@@ -12,17 +12,17 @@ use crate::intern::FIXED_STATE;
 /// endings differ by the hash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fingerprint {
-    /// Evenly distributed in its upper bits.
+    /// A hash whose upper bits are evenly distributed.
     pub(super) spread: u64,
-    /// Never zero, because zero marks an empty bucket.
+    /// The other half; never zero, because zero marks an empty bucket.
     pub(super) rest: u64,
 }
 
-/// A pod name that expectations can wait for.
+/// A pod name that expectations can await.
 ///
-/// A borrowed form must have the same fingerprint as the value.
+/// A borrowed form must have the same fingerprint as the owned value.
 pub trait PodKey {
-    /// Returns the fingerprint of this name. O(length of the name); allocates nothing.
+    /// Returns the fingerprint of the name. O(length of the name); allocates nothing.
     fn fingerprint(&self) -> Fingerprint;
 }
 
@@ -56,7 +56,7 @@ impl PodKey for str {
         };
         Fingerprint {
             spread: FIXED_STATE.hash_one(bytes),
-            // Zero only for a string of NULs, which is not a name.
+            // The value is 0 only for a string of NULs, which is not a valid name.
             rest: rest.max(1),
         }
     }

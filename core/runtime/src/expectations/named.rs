@@ -13,15 +13,16 @@ use crate::primitives::{Arc, CachePadded, RwLock};
 
 type Shard<P> = RwLock<HashMap<Str, Arc<Entry<P>>, ahash::RandomState>>;
 
-/// Entries by text, in shards by the hash of the text. A shard's lock is held for a single lookup
-/// or insertion. The entry is changed outside the lock.
+/// Entries by textual key, in shards by the hash of the key. A shard's lock is held for a single
+/// lookup or insertion. An entry is changed without the lock.
 pub struct NamedEntries<P> {
     shards: Box<[CachePadded<Shard<P>>]>,
 }
 
 impl<P> NamedEntries<P> {
     fn shard(&self, key: &str) -> &Shard<P> {
-        // The shard's map uses the low bits and the top seven. These bits are from the middle.
+        // The shard's map uses the lowest bits and the top seven. The shard uses bits in the
+        // middle.
         let bits = FIXED_STATE.hash_one(key) >> 32;
         &self.shards[bits as usize & (EXPECTATIONS_SHARDS - 1)]
     }

@@ -4,20 +4,20 @@
 //! # How it works
 //!
 //! A set is a hash table with linear probing. Each bucket is empty or has the fingerprint of a pod.
-//! One bit per bucket is set while the pod is awaited. To take a pod, a thread finds its bucket and
-//! clears its bit by one exchange. The number of set bits is the number of awaited pods. There is
-//! no separate counter that could get out of step with the bits.
+//! Each bucket also has a bit, which is set while the key awaits the pod. To take a pod, a thread
+//! finds the bucket and clears the bit by one exchange. The number of set bits is the number of
+//! awaited pods. There is no separate counter that could disagree with the bits.
 //!
 //! The word `live` names the current table and its **epoch**: the number of the set among the key's
 //! sets. Sets of odd and even epochs are in different tables, so the current table does not change
-//! until the next one is complete. Tables are reused and never freed. Each word has 32 bits for
-//! pods, plus the epoch that they belong to. So if a thread sleeps through two replacements, its
-//! exchange fails and the thread starts again. (A false match needs 2^32 sets during its sleep.)
+//! until the next one is complete. Tables are reused and never freed. Each word has the bits of 32
+//! pods, and the epoch of these bits. If a thread sleeps through two replacements, its exchange
+//! therefore fails, and the thread starts again. (A false match needs 2^32 sets during its sleep.)
 //!
 //! A replacement has these steps, in order: **close** the unused table (set all words to the new
-//! epoch without bits), empty its buckets, write the fingerprints, set the bits, and name the table
-//! in `live`. A thread that reads buckets while they are rewritten finds the words closed or `live`
-//! changed, and it checks one of the two before it trusts what it has read.
+//! epoch without bits), empty the buckets, write the fingerprints, set the bits, and name the table
+//! in `live`. A thread that reads buckets while they are rewritten finds that the words are closed
+//! or that `live` has changed. It checks one of the two before it trusts the values it has read.
 
 use std::slice;
 
@@ -26,19 +26,19 @@ use crate::primitives::{
     AtomicU64, Mutex, OnceLock, Ordering, fence, load_to_exchange, lock, store_among_exchanges,
 };
 
-/// Buckets of the smallest table. Every further size is twice as large. (Models must reach all
-/// sizes.)
+/// The number of buckets in the smallest table. Each larger size has twice as many. The model
+/// checkers use small tables, because models must reach all sizes.
 const FIRST_BUCKETS: usize = if cfg!(any(feature = "loom", feature = "shuttle")) {
     2
 } else {
     BITS
 };
-/// The number of bits in a word that mark awaited pods. The other bits are the epoch.
+/// The number of bits in a word that mark awaited pods. The upper half of the word is the epoch.
 const BITS: usize = 32;
 /// The number of table sizes, after the first, for which a key has a pointer from the start. The
-/// last has 1,024 buckets, enough for the largest burst of a sync.
+/// largest of these tables has 1,024 buckets, enough for the largest burst of a sync.
 const SMALL_SIZES: usize = 5;
-/// The number of the other sizes. The last has 2^31 buckets.
+/// The number of larger sizes. The largest table has 2^31 buckets.
 const LARGE_SIZES: usize = 21;
 
 #[cfg(not(any(feature = "loom", feature = "shuttle")))]
@@ -46,8 +46,8 @@ const _: () = assert!(crate::limits::BURST_REPLICAS * 2 <= FIRST_BUCKETS << SMAL
 #[cfg(not(any(feature = "loom", feature = "shuttle")))]
 const _: () = assert!(FIRST_BUCKETS << (SMALL_SIZES + LARGE_SIZES) == 1 << 31);
 
-/// Names the current set: the epoch in the upper half; in the lower half 0 if no set is stored, 1
-/// for the empty set, otherwise 2 plus the index of the table's size.
+/// The name of the current set. The upper half is the epoch. The lower half is 0 if no set is
+/// stored, 1 for the empty set, and otherwise 2 plus the index of the table's size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Live(u64);
 
@@ -55,7 +55,7 @@ impl Live {
     const EMPTY: u64 = 1;
     const FIRST_SIZE: u64 = 2;
 
-    /// Acquire: pairs with the Release that named the set.
+    /// Loads the name of the set. Acquire: pairs with the Release that stored the name.
     #[inline]
     pub(super) fn load(word: &AtomicU64) -> Live {
         Live(word.load(Ordering::Acquire))
@@ -72,7 +72,7 @@ impl Live {
         self.0 as u32 >= Live::FIRST_SIZE as u32
     }
 
-    /// Returns the index of the table's size; `None` if there is no table.
+    /// Returns the index of the table's size; `None` if the set has no table.
     #[inline]
     fn size(self) -> Option<usize> {
         (self.0 as u32 as usize).checked_sub(Live::FIRST_SIZE as usize)
@@ -87,10 +87,10 @@ impl Live {
         Live(epoch | below)
     }
 
-    /// Clears the set; the epoch stays.
+    /// Clears the set but keeps the epoch.
     pub(super) fn clear(word: &AtomicU64) {
-        // Relaxed: like the counters that are cleared with it. An exchange, so that the epoch never
-        // goes back.
+        // Relaxed: like the counters that are cleared with it. An exchange ensures that the epoch
+        // never goes back.
         word.fetch_and(u64::MAX << BITS, Ordering::Relaxed);
     }
 
@@ -103,18 +103,18 @@ impl Live {
     }
 }
 
-/// The tables of one key and the names in its latest set.
+/// The two sets of tables of one key, and the names in its latest set.
 #[derive(Debug)]
 pub(super) struct PodSet<P> {
-    /// By the lowest bit of the epoch, then by size.
+    /// The tables for even and for odd epochs.
     tables: [Tables; 2],
-    /// Every pod of the latest set, once. Locked to replace the set and to list it.
+    /// Every pod of the latest set, once. The lock is held while the set is replaced or listed.
     names: Mutex<Vec<P>>,
 }
 
 #[derive(Debug, Default)]
 struct Tables {
-    /// The smallest table, inline: a lookup then follows one pointer, not three.
+    /// The smallest table, inline: a lookup then follows one pointer instead of three.
     first: FirstTable,
     small: [OnceLock<Box<LargerTable>>; SMALL_SIZES],
     large: OnceLock<Box<[OnceLock<Box<LargerTable>>; LARGE_SIZES]>>,
@@ -192,11 +192,11 @@ impl LargerTable {
 /// A table, with at least twice as many buckets as pods.
 #[derive(Clone, Copy)]
 struct Table<'a> {
-    /// Fingerprints, or zeros. Written only by the thread that replaces the set.
+    /// Fingerprints, or zeros for empty buckets. Written only by the thread that replaces the set.
     buckets: &'a [Bucket],
-    /// By bucket divided by `BITS`: the epoch in the upper half, the bits in the lower. Closed,
-    /// filled and opened by the thread that replaces the set. Any thread clears bits, as long as
-    /// the epoch is the one it knows.
+    /// One word for each `BITS` buckets, with the epoch in the upper half and the bits in the
+    /// lower. The thread that replaces the set closes, fills and opens the words. Any thread may
+    /// clear bits, as long as the epoch is the one it knows.
     words: &'a [AtomicU64],
 }
 
@@ -206,7 +206,7 @@ struct Bucket {
     rest: AtomicU64,
 }
 
-/// The words of the table now belong to another set.
+/// The error that the words of the table now belong to another set.
 struct EpochChanged;
 
 impl Table<'_> {
@@ -217,15 +217,16 @@ impl Table<'_> {
         ((fingerprint.spread >> 32) as usize * self.buckets.len()) >> 32
     }
 
-    /// Returns the bucket of a fingerprint. The answer may be wrong while the table is rewritten.
+    /// Returns the bucket with a fingerprint; `None` if there is none. The result may be wrong
+    /// while the table is rewritten.
     #[inline]
     fn find(self, fingerprint: Fingerprint) -> Option<usize> {
         let mut at = self.first_bucket(fingerprint);
-        // At most one full pass: a table that is being rewritten may have no empty bucket.
+        // At most one full pass: while a table is rewritten, it may have no empty bucket.
         for _ in 0..self.buckets.len() {
             let bucket = &self.buckets[at];
-            // Relaxed, both: `live` was acquired before, and the fence and the check that follows
-            // it detect a rewrite.
+            // Relaxed, both: `live` was loaded with Acquire before, and the fence and check that
+            // follow detect a rewrite.
             let rest = bucket.rest.load(Ordering::Relaxed);
             if rest == fingerprint.rest
                 && bucket.spread.load(Ordering::Relaxed) == fingerprint.spread
@@ -244,7 +245,7 @@ impl Table<'_> {
     #[inline]
     fn take(self, at: usize, epoch: u64) -> Result<bool, EpochChanged> {
         let (word, bit) = (&self.words[at / BITS], 1 << (at % BITS));
-        // Acquire: if the buckets were read during a rewrite, the words were closed before.
+        // Acquire: if the buckets were read during a rewrite, this thread finds the words closed.
         fence(Ordering::Acquire);
         let mut seen = load_to_exchange(word);
         loop {
@@ -265,7 +266,7 @@ impl Table<'_> {
         }
     }
 
-    /// Fills the table with these pods. Duplicates are dropped.
+    /// Fills the table with the pods of a new set. Removes duplicates from `pods`.
     fn fill<P: PodKey>(self, epoch: u64, pods: &mut Vec<P>) {
         // Release: a thread that finds a word closed, and then fences, sees that `live` names
         // another set than the one it knew.
@@ -311,7 +312,7 @@ impl Table<'_> {
         });
     }
 
-    /// Returns the bits of the words.
+    /// Returns the bits of each word; 0 for a word of another epoch.
     #[inline]
     fn bits(self, epoch: u64) -> impl Iterator<Item = u32> {
         self.words.iter().map(move |word| {
@@ -340,7 +341,7 @@ impl<P> PodSet<P> {
         self.tables[(live.0 >> BITS & 1) as usize].get(size)
     }
 
-    /// Returns the number of awaited pods. O(buckets of that set).
+    /// Returns the number of pods that the set awaits. O(buckets of the set).
     #[inline]
     pub(super) fn waiting(&self, live: Live) -> i64 {
         let table = self.table(live);
@@ -352,7 +353,7 @@ impl<P> PodSet<P> {
         })
     }
 
-    /// Reports whether any pod is awaited. Cheaper than counting them.
+    /// Reports whether the set awaits any pod. Cheaper than counting the pods.
     #[inline]
     pub(super) fn is_waiting(&self, live: Live) -> bool {
         let table = self.table(live);
@@ -371,13 +372,13 @@ impl<P> PodSet<P> {
                     if let Ok(taken) = table.take(at, live.epoch()) {
                         return taken;
                     }
-                    // Acquire: pairs with the fence before the closing, so that this thread does
-                    // not find the same closed words again.
+                    // Acquire: pairs with the fence before the words are closed, so that this
+                    // thread does not find the same closed words again.
                     fence(Ordering::Acquire);
                     live = Live::load(word);
                 }
                 None => {
-                    // Acquire: a table is rewritten only after another one was named.
+                    // Acquire: a table is rewritten only after `live` has named the other one.
                     fence(Ordering::Acquire);
                     let now = Live::load(word);
                     if now == live {
@@ -391,8 +392,8 @@ impl<P> PodSet<P> {
 }
 
 impl<P: PodKey + Clone> PodSet<P> {
-    /// Builds the next set in the unused table. Calls `publish` with the value to store in `live`,
-    /// with Release.
+    /// Builds the next set in the unused table. Calls `publish` with the value that it must store
+    /// in `live` with Release.
     pub(super) fn replace(
         &self,
         live: Live,
@@ -415,7 +416,7 @@ impl<P: PodKey + Clone> PodSet<P> {
         publish(next.0);
     }
 
-    /// Returns the awaited pods.
+    /// Returns the awaited pods of the current set; `None` if no set is stored.
     pub(super) fn pending(&self, word: &AtomicU64) -> Option<Vec<P>> {
         let names = lock(&self.names);
         let live = Live::load(word);
@@ -427,7 +428,7 @@ impl<P: PodKey + Clone> PodSet<P> {
         };
         let waits = |pod: &&P| {
             table.find(pod.fingerprint()).is_some_and(|at| {
-                // Relaxed: a snapshot. The set can't be replaced under the lock.
+                // Relaxed: a snapshot. The set can't be replaced while this thread has the lock.
                 table.words[at / BITS].load(Ordering::Relaxed) >> (at % BITS) & 1 == 1
             })
         };

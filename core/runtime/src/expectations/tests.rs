@@ -46,8 +46,8 @@ fn sets_replaced_under_racing_observers_count_each_pod_once() {
             scope.spawn(move || {
                 // SeqCst, all: the test is about the orderings inside the store.
                 while let now @ 0..=ROUNDS = round.load(Ordering::SeqCst) {
-                    // Pods of this round, in a different order per thread, and pods of the last
-                    // round.
+                    // Pods of this round, in a different order for each thread, and pods of the
+                    // last round.
                     for step in 0..PODS {
                         let pod = now * PODS + (step * 31 + thread * 23) % PODS;
                         let fresh = store.deletion_observed(0, &pod);
@@ -60,7 +60,7 @@ fn sets_replaced_under_racing_observers_count_each_pod_once() {
         }
         // In round 0 nothing is expected.
         for now in 1..=ROUNDS {
-            // The sizes change, so the tables change too.
+            // The sizes change, so the tables change, too.
             let pods = if now % 5 == 0 { 9 } else { PODS };
             let first = now * PODS;
             store.expect_deletions(0, first..first + pods, 0);

@@ -1,7 +1,7 @@
 //! Informers: one for each kind that the workloads of a controller manager read, regardless of the
-//! number of readers. An informer has the store of its kind. It passes each change to the workloads
-//! in a fixed order, after the store has applied it. Workloads that read a kind in different forms
-//! share its informer, which then has one store per form.
+//! number of readers. An informer owns the store of its kind. It passes each change to the
+//! workloads in a fixed order, after the store has applied the change. If workloads read a kind in
+//! different forms, they share its informer, which then has one store per form.
 //!
 //! Informers do no I/O. The program that runs them lists and watches each kind, as a
 //! [`Reflector`](crate::reflector::Reflector) decides, and passes the results to the kind's
@@ -20,13 +20,13 @@ use crate::cache::{Delta, PodCache};
 use crate::intern::KeyId;
 use crate::store::{Cached, Change, Keyed, Store};
 
-/// A form that an informer can keep a store of.
+/// A form in which an informer's store can keep objects.
 pub trait Informed: Cached<Context: Send + Sync> + Send + Sync + 'static {
-    /// Returns the object that the form is derived from; `None` for an object of another kind.
+    /// Returns the object from which the form is derived; `None` for an object of another kind.
     fn read(object: AnyObject) -> Option<Arc<Self::Object>>;
 }
 
-/// An object in its original form.
+/// An object of any type, in its original form.
 impl Informed for AnyObject {
     fn read(object: AnyObject) -> Option<AnyObject> {
         Some(object)
@@ -42,11 +42,12 @@ impl<T: Object> Informed for Arc<T> {
 
 /// A workload's reaction to changes of one kind.
 pub trait Handler<T: Cached>: Send + Sync {
-    /// Handles an object that was added, changed, deleted or listed. The store has the change.
+    /// Handles an object that was added, changed, deleted or listed. The store already has the
+    /// change.
     fn handle(&self, change: &Change<T>, now: Now);
 
-    /// Returns the state that the workload keeps by the keys of this kind. For most workloads this
-    /// is the queue of the objects that they sync.
+    /// Returns the state that the workload keeps under the keys of this kind; `None` if it keeps
+    /// none. For most workloads this is the queue of the objects that they sync.
     fn keyed(&self) -> Option<&dyn Keyed> {
         None
     }
@@ -54,24 +55,24 @@ pub trait Handler<T: Cached>: Send + Sync {
 
 /// The informer of one kind, independent of the form in which its store keeps objects.
 pub trait AnyInformer: Any + Debug + Send + Sync {
-    /// Returns the kind.
+    /// Returns the kind of the objects.
     fn kind(&self) -> Kind;
 
     /// Applies an added, changed or deleted object. Ignores an object of another kind.
     fn apply(&self, delta: Delta<dyn Object>, now: Now);
 
-    /// Replaces the store with all objects of the kind at this version; see [`Store::replace`].
+    /// Replaces the content of the store with all objects at this version; see [`Store::replace`].
     fn replace(&self, objects: Vec<AnyObject>, version: &ResourceVersion, now: Now);
 
-    /// Records that no object of the kind has changed up to this version.
+    /// Records that no object of the kind has changed since the last event, up to this version.
     fn bookmark(&self, version: &ResourceVersion);
 
     /// Returns the version that the store has reached.
     fn version(&self) -> ResourceVersion;
 
-    /// Performs the periodic resync (upstream: every 12 to 24 hours): passes on an update of every
-    /// object to itself. Pods have no resync, because handlers ignore a pod whose version has not
-    /// changed.
+    /// Performs the periodic resync (upstream: every 12 to 24 hours): passes an update of every
+    /// object to itself to the handlers. Pods have no resync, because handlers ignore a pod whose
+    /// version has not changed.
     fn resync(&self, now: Now);
 }
 
@@ -146,12 +147,12 @@ impl<T: Informed> AnyInformer for Informer<T> {
     }
 }
 
-/// The informer of a kind that is read in several forms: one informer per form. A change passes
-/// through them one after the other.
+/// The informer of a kind that workloads read in several forms: one informer per form. Each change
+/// passes through these informers one after the other.
 #[derive(Debug)]
 struct Forms {
     kind: Kind,
-    /// At least two, in the order in which their forms were first requested.
+    /// The informers, at least two, in the order in which their forms were first requested.
     informers: Vec<Arc<dyn AnyInformer>>,
 }
 
@@ -190,18 +191,18 @@ impl AnyInformer for Forms {
     }
 }
 
-/// The informers of one controller manager, while its workloads are created. Each workload requests
+/// The informers of one controller manager while it creates its workloads. Each workload requests
 /// the [stores](Informers::store) that it reads, and then [adds handlers](Informers::add_handler)
 /// for their changes.
 #[derive(Debug)]
 pub struct Informers {
     pods: Arc<PodCache>,
-    /// One for each form of each kind, in the order in which the forms were first requested.
+    /// One informer per form of each kind, in the order in which the forms were first requested.
     forms: Vec<Arc<dyn AnyInformer>>,
 }
 
 impl Informers {
-    /// Creates an empty set of informers next to this cache of pods.
+    /// Creates an empty set of informers with this cache of pods.
     pub fn new(pods: Arc<PodCache>) -> Informers {
         Informers {
             pods,
@@ -214,12 +215,11 @@ impl Informers {
         &self.pods
     }
 
-    /// Returns the store of a kind in this form. The first call creates it, attached to `context`.
+    /// Returns the store for a kind in the form `T`. The first call creates it with `context`.
     ///
     /// A kind may be read in several forms. Each form has its own store with its own keys, and
-    /// costs additional memory and time. The stores get a change in the order of their creation,
-    /// each followed by its handlers: while handlers of one form run, the stores of later forms
-    /// lack the change.
+    /// costs additional memory and time. The stores get a change in the order of their creation.
+    /// The handlers of one form run before the store of the next form gets the change.
     pub fn store<T: Informed>(
         &mut self,
         kind: Kind,
@@ -241,8 +241,8 @@ impl Informers {
         store
     }
 
-    /// Passes each change of a kind to this handler from now on, after all earlier handlers of the
-    /// form.
+    /// Passes each change of a kind to this handler from now on, after all earlier handlers for the
+    /// same form.
     ///
     /// # Panics
     /// Panics if the kind has no store of this form, or if its informer has already been
@@ -259,7 +259,7 @@ impl Informers {
         informer.handlers.push(handler);
     }
 
-    /// Returns the informer of a kind, for the program that lists and watches the kind.
+    /// Returns the informer of a kind for the program that lists and watches the kind.
     ///
     /// # Panics
     /// Panics if no workload reads the kind.

@@ -1,4 +1,4 @@
-//! Tests of two workloads that read one kind.
+//! Tests of two workloads that read the same kind.
 
 use std::sync::Mutex;
 
@@ -10,7 +10,7 @@ use crate::store::KEY_COOLDOWN_NS;
 
 const KIND: Kind = Kind::DEPLOYMENT;
 
-/// Records the changes that it gets, and the store's content at that moment.
+/// Records the changes that it receives, and the content of the store at that moment.
 #[derive(Default)]
 struct Reader {
     name: &'static str,
@@ -174,7 +174,7 @@ fn objects_of_other_kinds_are_ignored() {
     assert_eq!(store.version().get(), 2.into());
 }
 
-/// Records the names of changed objects, under the name of its form.
+/// Records the names of changed objects, each with the name of its form.
 struct Names(&'static str, Arc<Mutex<Vec<String>>>);
 
 impl<T: Cached> Handler<T> for Names {

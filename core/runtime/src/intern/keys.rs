@@ -1,5 +1,5 @@
 //! Ids for the names of objects. Ids are reused for other names later, so their number grows with
-//! the names that are alive at one time, not with all names that ever existed.
+//! the number of names in use at one time, not with all names that ever existed.
 
 use hashbrown::HashTable;
 use podstorm_objects::Str;
@@ -7,28 +7,28 @@ use podstorm_objects::Str;
 use super::{AppendTable, DenseKey, FIXED_STATE, KeyId, ObjectKey};
 use crate::primitives::{Mutex, RwLock, lock};
 
-/// Ids for namespaces and names, in the order of first use.
+/// A table of ids for pairs of namespace and name. New ids are assigned in ascending order.
 #[derive(Debug, Default)]
 pub struct KeyTable {
-    /// By id. Every id in use has a name.
+    /// The name of each id. Every id in use has a name.
     names: AppendTable<Mutex<Option<ObjectKey>>>,
     index: RwLock<KeyIndex>,
 }
 
-/// Guarded by the table's lock: written when a name is new, read by lookups.
+/// The lookup part, under the table's lock: written for a new name, read by lookups.
 #[derive(Debug, Default)]
 struct KeyIndex {
     by_name: HashTable<(ObjectKey, KeyId)>,
     /// One shared copy of each namespace.
     namespaces: HashTable<Str>,
-    /// Above this number of namespaces, unused ones are dropped.
+    /// The number of namespaces at which a new one causes the unused ones to be dropped.
     namespaces_max: usize,
 }
 
-/// The reason why the lock is never poisoned.
+/// The reason why a lock is never poisoned.
 const NO_PANIC: &str = "no thread panics while holding this lock";
 
-/// The number of namespaces that are kept without checking whether they are in use.
+/// The number of namespaces up to which unused ones are never dropped.
 const NAMESPACES_KEPT: usize = 64;
 
 impl KeyTable {
@@ -37,8 +37,8 @@ impl KeyTable {
         KeyTable::default()
     }
 
-    /// Returns the id of a name; a new name gets a new id. Takes the lock for reading. For a new
-    /// name it also takes the lock for writing, and only then allocates.
+    /// Returns the id of a name. A new name gets a new id. Takes the lock for reading and, for a
+    /// new name, then for writing. Allocates only for a new name.
     ///
     /// # Panics
     /// Panics if there are already 2^32 names.
@@ -55,14 +55,15 @@ impl KeyTable {
         id
     }
 
-    /// Returns the id of a name, if it has one. Takes the lock for reading; allocates nothing.
+    /// Returns the id of a name; `None` if it has none. Takes the lock for reading; allocates
+    /// nothing.
     pub fn find(&self, namespace: &str, name: &str) -> Option<KeyId> {
         self.index.read().expect(NO_PANIC).find(namespace, name)
     }
 
-    /// Gives an id to another name. Every remaining use of the id then means the new name, so the
-    /// caller must know that no user is left. Does nothing and returns `false` if the new name
-    /// already has an id.
+    /// Gives the id to another name. Wherever the id is still in use, it then means the new name,
+    /// so the caller must know that it is no longer in use. Returns `false` and does nothing if the
+    /// new name already has an id.
     ///
     /// # Panics
     /// Panics if the id does not belong to this table.
@@ -76,7 +77,7 @@ impl KeyTable {
         true
     }
 
-    /// Returns the name with this id. Shares its texts. Takes the lock of the id.
+    /// Returns the name with this id. The result shares its strings. Takes the lock of the id.
     ///
     /// # Panics
     /// Panics if the id does not belong to this table.
@@ -86,7 +87,7 @@ impl KeyTable {
             .expect("the id belongs to this table")
     }
 
-    /// Returns the number of ids. All smaller ids are in use.
+    /// Returns the number of ids. The ids are 0 to this number minus one.
     pub fn len(&self) -> usize {
         self.index.read().expect(NO_PANIC).by_name.len()
     }

@@ -1,14 +1,14 @@
-//! Dense ids for names, and the table that dense ids index.
+//! Dense ids for names, and a table that is indexed by dense ids.
 //!
-//! [`KeyTable`] and [`StrTable`] turn a text into a `u32` counted from 0. All other modules use
-//! this id as an index into an [`AppendTable`], whose readers take no lock. The id of a text means
-//! that text for the life of its table. The id of a key means its name until the owner of the
-//! table, once no user is left, gives the id to another name.
+//! [`KeyTable`] and [`StrTable`] map a name or a string to a `u32` counted from 0. All other
+//! modules use this id as an index into an [`AppendTable`], whose readers take no lock. The id of a
+//! string means that string for the life of its table. The id of a key means its name until the
+//! owner of the table gives the id to another name, once nothing uses the id.
 //!
-//! Locks: a key table has one `RwLock` for its text index and one lock for each id's name. They are
-//! taken in this order when a name is added or an id gets another one. A text table has one
+//! Locks: a key table has one `RwLock` for its index and one lock for the name of each id. They are
+//! taken in this order when a name is added or an id gets another name. A string table has one
 //! `RwLock` for each shard of its index. All locks are held for a single lookup or change, and
-//! never across a call out of this module. Reading a text by its id takes no lock.
+//! never across a call out of this module. Reading a string by its id takes no lock.
 
 mod keys;
 
@@ -24,8 +24,8 @@ use podstorm_objects::Str;
 use crate::limits::{TABLE_CHUNKS, TABLE_FIRST_CHUNK};
 use crate::primitives::{AtomicU32, CachePadded, OnceLock, Ordering, RwLock};
 
-/// The hasher of every table here: fast, with fixed seeds so that runs are repeatable. It does not
-/// resist chosen collisions.
+/// The hasher of every table in this crate: fast, with fixed seeds so that runs are repeatable. It
+/// does not resist deliberate collisions.
 pub const FIXED_STATE: ahash::RandomState = ahash::RandomState::with_seeds(
     0x243f_6a88_85a3_08d3,
     0x1319_8a2e_0370_7344,
@@ -33,7 +33,7 @@ pub const FIXED_STATE: ahash::RandomState = ahash::RandomState::with_seeds(
     0x082e_fa98_ec4e_6c89,
 );
 
-/// Keys that are small integers counted from 0, so that arrays can hold the state of each key.
+/// A key that is a small integer counted from 0, so that arrays can hold the state of each key.
 ///
 /// `from_index(key.index())` is `key`, and indices are below 2^32.
 pub trait DenseKey: Copy + Eq + Ord + Hash + fmt::Debug + Send + Sync + 'static {
@@ -83,12 +83,12 @@ impl DenseKey for KeyId {
     }
 }
 
-/// The namespace and name of an object, shown as `namespace/name`.
+/// The namespace and name of an object, displayed as `namespace/name`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ObjectKey {
     /// The namespace; empty for cluster-scoped objects.
     pub namespace: Str,
-    /// The name.
+    /// The name of the object.
     pub name: Str,
 }
 
@@ -104,14 +104,15 @@ impl fmt::Display for ObjectKey {
 /// A table that only grows and whose entries never move. It consists of chunks of doubling length.
 /// Each chunk is allocated as a whole at first use. Entries start as `T::default()`.
 ///
-/// Reading takes no lock and costs two dependent loads. Growing allocates one chunk; if several
-/// threads need it, one allocates and the others wait.
+/// Reading takes no lock and costs two dependent loads. Growing allocates one chunk. If several
+/// threads need the same chunk, one of them allocates it and the others wait.
 pub struct AppendTable<T> {
     chunks: [OnceLock<Box<[T]>>; TABLE_CHUNKS],
 }
 
-/// Returns the chunk of an index, and the offset in it. Chunk `c` has the indices `FIRST * (2^c -
-/// 1)` to `FIRST * (2^(c+1) - 1)`, so after adding `FIRST` the highest bit identifies the chunk.
+/// Returns the chunk that contains an index, and the offset in the chunk. Chunk `c` has the indices
+/// from `FIRST * (2^c - 1)` up to but excluding `FIRST * (2^(c+1) - 1)`, so the highest bit of
+/// `FIRST` plus the index identifies the chunk.
 #[inline]
 fn place(index: usize) -> (usize, usize) {
     let shifted = index + TABLE_FIRST_CHUNK;
@@ -127,14 +128,14 @@ impl<T: Default> AppendTable<T> {
         }
     }
 
-    /// Returns the entry, if its chunk exists.
+    /// Returns the entry at an index; `None` if its chunk has not been allocated.
     #[inline]
     pub fn get(&self, index: usize) -> Option<&T> {
         let (chunk, offset) = place(index);
         self.chunks.get(chunk)?.get()?.get(offset)
     }
 
-    /// Returns the entry. Allocates its chunk if needed.
+    /// Returns the entry at an index. Allocates the chunk of the entry if necessary.
     ///
     /// # Panics
     /// Panics if the index does not fit into 32 bits.
@@ -181,19 +182,20 @@ impl<T> fmt::Debug for AppendTable<T> {
     }
 }
 
-/// Shards of a text table's index: more than the number of threads that look up texts concurrently.
+/// The number of shards of a string table's index: more than the number of threads that look up
+/// strings concurrently.
 const TEXT_SHARDS: usize = 32;
 
-/// Ids for texts, in the order of first use, e.g. for names of nodes.
+/// A table of ids for strings, e.g. the names of nodes. Ids are assigned in ascending order.
 ///
-/// The index is in shards, each in its own cache lines, so that threads that look up different
-/// texts don't contend for one lock.
+/// The index is in shards, each in separate cache lines, so that threads that look up different
+/// strings don't contend for one lock.
 #[derive(Debug)]
 pub struct StrTable {
     texts: AppendTable<OnceLock<Str>>,
     /// The number of ids in use.
     count: AtomicU32,
-    /// The ids by the hash of their text.
+    /// The ids by the hash of their strings.
     index: Box<[CachePadded<RwLock<HashTable<u32>>>]>,
 }
 
@@ -213,11 +215,11 @@ impl StrTable {
         }
     }
 
-    /// Returns the id of a text; a new text gets a new id. Takes a lock for reading. For a new text
-    /// it also takes the lock for writing, and only then allocates.
+    /// Returns the id of a string. A new string gets a new id. Takes the lock of a shard for
+    /// reading and, for a new string, then for writing. Allocates only for a new string.
     ///
     /// # Panics
-    /// Panics if there are already 2^32 texts.
+    /// Panics if there are already 2^32 strings.
     pub fn intern(&self, text: &str) -> u32 {
         let hash = FIXED_STATE.hash_one(text);
         let shard = self.shard(hash);
@@ -235,7 +237,8 @@ impl StrTable {
         if let Some(&known) = index.find(hash, |&id| **self.text_ref(id) == *text) {
             return known;
         }
-        // Relaxed: this only produces numbers. The lock makes the text visible before its id.
+        // Relaxed: the counter only produces numbers. The lock makes the string visible before its
+        // id.
         let id = self.count.fetch_add(1, Ordering::Relaxed);
         assert!(id < u32::MAX, "ids fit into 32 bits");
         let fresh = self.texts.get_or_grow(id as usize).set(text.into()).is_ok();
@@ -246,7 +249,8 @@ impl StrTable {
         id
     }
 
-    /// Returns the id of a text, if it has one. Takes a lock for reading; allocates nothing.
+    /// Returns the id of a string; `None` if it has none. Takes a lock for reading; allocates
+    /// nothing.
     pub fn find(&self, text: &str) -> Option<u32> {
         let hash = FIXED_STATE.hash_one(text);
         self.shard(hash)
@@ -261,7 +265,7 @@ impl StrTable {
         &self.index[(hash >> 40) as usize % TEXT_SHARDS]
     }
 
-    /// Returns the text with this id, shared. Takes no lock.
+    /// Returns the string with this id as a shared handle. Takes no lock.
     ///
     /// # Panics
     /// Panics if the id does not belong to this table.
@@ -269,7 +273,7 @@ impl StrTable {
         self.text_ref(id).clone()
     }
 
-    /// Returns the text with this id, by reference. Takes no lock.
+    /// Returns a reference to the string with this id. Takes no lock.
     ///
     /// # Panics
     /// Panics if the id does not belong to this table.
@@ -280,13 +284,13 @@ impl StrTable {
             .expect("the id belongs to this table")
     }
 
-    /// Returns the number of texts. All smaller ids are in use.
+    /// Returns the number of strings. The ids are 0 to this number minus one.
     pub fn len(&self) -> usize {
         // Relaxed: a statistic that orders nothing.
         self.count.load(Ordering::Relaxed) as usize
     }
 
-    /// Reports whether the table has no texts.
+    /// Reports whether the table has no strings.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }

@@ -1,6 +1,6 @@
 //! Metrics whose series are created when they are first counted.
 //!
-//! The series are a list that only grows. Each position in it is written once.
+//! The series form a list that only grows. Each link in the list is written once.
 
 use std::borrow::Cow;
 
@@ -9,18 +9,19 @@ use podstorm_objects::Str;
 use super::{Counter, Family, Metric, Series};
 use crate::primitives::OnceLock;
 
-/// The maximum number of series of a [`Labelled`] metric. Series are never removed.
+/// The maximum number of series of a [`Labelled`] metric, besides `other`. Series are never
+/// removed.
 const SERIES_MAX: usize = 100;
 
-/// The value of each label in the series that counts everything after the first [`SERIES_MAX`]
+/// The value of every label in the series that counts everything beyond the first [`SERIES_MAX`]
 /// series.
 const OTHER: &str = "other";
 
-/// A metric with `N` labels. Like an upstream metric, it has a series once that series has been
-/// counted, but at most 100 of them. Further values of the labels count as one series, with the
-/// value `other` for each label.
+/// A metric with `N` labels. Like in upstream, a series exists only once it has been counted. There
+/// are at most 100 series. Further combinations of label values share one more series, which has
+/// the value `other` for each label.
 ///
-/// Finding and changing an existing series takes no lock. Keys may share a series.
+/// Finding and changing an existing series takes no lock. Threads may share a series.
 #[derive(Debug)]
 pub struct Labelled<T, const N: usize> {
     name: &'static str,
@@ -30,7 +31,7 @@ pub struct Labelled<T, const N: usize> {
     first: Place<T, N>,
 }
 
-/// The position of a series, present or future. Written once.
+/// The place of a series in the list, occupied or not. Written once.
 type Place<T, const N: usize> = OnceLock<Box<OneSeries<T, N>>>;
 
 #[derive(Debug)]
@@ -78,7 +79,7 @@ impl<T: Metric, const N: usize> Labelled<T, N> {
         &place.get_or_init(|| add(&others)).value
     }
 
-    /// Returns all series with their current values, sorted by labels.
+    /// Returns all series with their current values, sorted by label values.
     pub fn family(&self) -> Family {
         let first = self.first.get();
         let mut all: Vec<_> = std::iter::successors(first, |last| last.next.get()).collect();
@@ -99,7 +100,8 @@ impl<T: Metric, const N: usize> Labelled<T, N> {
 }
 
 impl<const N: usize> Labelled<Counter, N> {
-    /// Adds `count` to the series with these label values, unless it is 0. See [`Labelled::of`].
+    /// Adds `count` to the series with these label values, unless it is 0. See
+    /// [`Labelled::series`].
     pub fn add(&self, values: [&'static str; N], count: u64) {
         if count > 0 {
             self.series(values.map(Cow::Borrowed)).add(count);

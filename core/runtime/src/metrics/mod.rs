@@ -1,8 +1,8 @@
-//! Counters and histograms under their Kubernetes names, and their text form.
+//! Counters and histograms under their Kubernetes names, and their text format.
 //!
-//! Hot paths keep their own counts (the work queue has its metrics per key). This module has the
-//! plain shared counters; [`Labelled`] metrics, which count without a lock; and [`Family`], the
-//! form in which every metric is returned for a text exposition.
+//! Hot paths have separate counts: the work queue has its metrics per key. This module has plain
+//! shared counters; [`Labelled`] metrics, which count without a lock; and [`Family`], the form in
+//! which every metric is exported.
 
 mod labelled;
 
@@ -35,7 +35,7 @@ impl Counter {
 
     /// Returns the current number.
     pub fn value(&self) -> u64 {
-        // Relaxed: as above.
+        // Relaxed: a statistic that orders nothing else.
         self.0.load(Ordering::Relaxed)
     }
 }
@@ -44,9 +44,9 @@ impl Counter {
 #[derive(Debug)]
 pub struct Histogram {
     bounds: &'static [f64],
-    /// One count per bound, and one for values above all bounds.
+    /// The number of observations in each bucket. The last bucket is for values above all bounds.
     counts: Box<[AtomicU64]>,
-    /// The bits of an `f64`.
+    /// The sum of all observations, as the bits of an `f64`.
     sum: AtomicU64,
 }
 
@@ -67,8 +67,8 @@ impl Histogram {
         self.observe_all([value]);
     }
 
-    /// Counts several observations. Readers see their sum change in one step. O(number of bounds)
-    /// each.
+    /// Counts several observations. Readers see the sum change in one step. O(number of bounds) per
+    /// observation.
     pub fn observe_all(&self, values: impl IntoIterator<Item = f64>) {
         let (mut bucket, mut run, mut added) = (0, 0, 0.0);
         for value in values {
@@ -124,17 +124,17 @@ impl Histogram {
 /// The state of a histogram at one moment.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct HistogramSnapshot {
-    /// Inclusive upper bounds, ascending.
+    /// The upper bounds, inclusive and ascending.
     pub bounds: Vec<f64>,
-    /// Observations per bucket, not cumulative. One more than `bounds`, for values above all
-    /// bounds.
+    /// The number of observations in each bucket, not cumulative. Has one more element than
+    /// `bounds`, for the values above all bounds.
     pub counts: Vec<u64>,
-    /// Sum of all observations.
+    /// The sum of all observations.
     pub sum: f64,
 }
 
 impl HistogramSnapshot {
-    /// Returns the number of observations.
+    /// Returns the total number of observations.
     pub fn count(&self) -> u64 {
         self.counts.iter().sum()
     }
@@ -165,14 +165,14 @@ impl Metric for Histogram {
     }
 }
 
-/// All series of one metric.
+/// All series of one metric, with its name and type.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Family {
-    /// The upstream name.
+    /// The name of the metric in upstream.
     pub name: &'static str,
-    /// The help text, one sentence.
+    /// The help text: one sentence.
     pub help: &'static str,
-    /// The type of the values.
+    /// The type of the metric.
     pub kind: Kind,
     /// The series, each with its labels.
     pub series: Vec<Series>,
@@ -203,9 +203,9 @@ impl Kind {
 /// One series of a metric.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Series {
-    /// Label names and values.
+    /// The names and values of the labels.
     pub labels: Vec<(&'static str, Str)>,
-    /// The value.
+    /// The value of the series.
     pub value: Value,
 }
 
@@ -250,12 +250,12 @@ impl Family {
         }
     }
 
-    /// Appends the family in the Prometheus text format, spelled as Kubernetes' components spell
-    /// it. A library for the format would name counters and write bucket bounds differently, and
-    /// existing queries would not match.
+    /// Appends the family in the Prometheus text format, spelled exactly as Kubernetes' components
+    /// spell it. A library for the format would name counters and write bucket bounds differently,
+    /// and existing queries would not match.
     pub fn write_text(&self, out: &mut String) {
         let (name, help, kind) = (self.name, self.help, self.kind.as_str());
-        // Writing to a `String` cannot fail, so the results are dropped.
+        // Writing to a `String` cannot fail, so the results are ignored.
         let _ = writeln!(out, "# HELP {name} {help}\n# TYPE {name} {kind}");
         for series in &self.series {
             let labels = |bound: Option<f64>| label_text(&series.labels, bound);
@@ -276,8 +276,8 @@ impl Family {
     }
 }
 
-/// Merges the families with equal names, in the order of the names. The values of series with equal
-/// labels are added.
+/// Merges the families with equal names and sorts the result by name. Adds up the values of series
+/// with equal labels.
 pub fn merged(families: impl IntoIterator<Item = Family>) -> Vec<Family> {
     let mut all: BTreeMap<&'static str, Family> = BTreeMap::new();
     for family in families {
@@ -320,10 +320,9 @@ fn label_text(labels: &[(&'static str, Str)], bound: Option<f64>) -> String {
     }
 }
 
-/// Returns the buckets as inclusive bounds and cumulative counts; the last one is unbounded.
-/// Upstream computes each bound from the previous one, so the fourth bound of the queue's
-/// histograms is 9.999999999999999e-06. A query that names this bucket finds it only under that
-/// spelling.
+/// Returns the buckets as pairs of inclusive bound and cumulative count; the last bound is
+/// infinite. Like upstream, computes each bound from the previous one, so the fourth bound of the
+/// queue's histograms is 9.999999999999999e-06. A query must name the bucket in that spelling.
 fn buckets(histogram: &HistogramSnapshot) -> Vec<(f64, u64)> {
     let bounds = &histogram.bounds;
     let factor = match bounds[..] {
@@ -342,8 +341,8 @@ fn buckets(histogram: &HistogramSnapshot) -> Vec<(f64, u64)> {
     buckets
 }
 
-/// Formats a number as Go does in this format: the shortest form, with a two-digit exponent if the
-/// number is very small or very large.
+/// Formats a number as Go does in the text format: in the shortest form, with a two-digit exponent
+/// if the number is very small or very large.
 fn float(value: f64) -> String {
     if value == f64::INFINITY {
         return "+Inf".to_owned();

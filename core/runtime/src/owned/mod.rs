@@ -1,5 +1,5 @@
-//! The effects of owned objects' events on their owners: which events observe a creation or a
-//! deletion, and which owners are woken.
+//! How events of owned objects affect their owners: which events observe a creation or a deletion,
+//! and which owners they wake.
 //!
 //! Source: the handlers of dependents that all workload controllers in Kubernetes' `pkg/controller`
 //! have in common: `addPod`, `updatePod`, `deletePod`, and those of ReplicaSets in `deployment`.
@@ -13,7 +13,7 @@ pub use owners::Owners;
 use crate::cache::{OwnedPods, PodChange};
 use crate::intern::KeyId;
 
-/// An owned object in one state, with the data that leads to its owner.
+/// An owned object in one state, with the data that leads to the object's owner.
 pub trait Dependent: Copy {
     /// Returns the object's metadata.
     fn metadata(&self) -> &ObjectMeta;
@@ -25,13 +25,13 @@ impl Dependent for &ObjectMeta {
     }
 }
 
-/// A pod in one state, with the owned pods of its controller or, for an orphan, of its namespace.
-/// They lead to the owner in one load.
+/// A pod in one state, with the owned pods of its controller or, if it is an orphan, the orphans of
+/// its namespace. That list leads to the owner in one load.
 #[derive(Clone, Copy, Debug)]
 pub struct OwnedPod<'a> {
     /// The pod.
     pub pod: &'a Pod,
-    /// The owned pods that the pod is one of.
+    /// The list that contains the pod; `None` if there is none.
     pub owned_pods: Option<&'a OwnedPods>,
 }
 
@@ -42,7 +42,7 @@ impl Dependent for OwnedPod<'_> {
 }
 
 impl<'a> OwnedPod<'a> {
-    /// Returns the states before and after a change.
+    /// Returns the states before and after a change; `None` before it if the pod was not cached.
     #[inline]
     pub fn states(change: &'a PodChange) -> (Option<Self>, Self) {
         let (old, new) = (&change.old_owned_pods, &change.new_owned_pods);
@@ -58,17 +58,18 @@ impl<'a> OwnedPod<'a> {
     }
 }
 
-/// The handlers of one kind of owned objects. A workload implements the lookup and the waking of
+/// The handlers for owned objects of one kind. A workload implements the lookup and the waking of
 /// owners, and overrides the other methods that it needs.
 pub trait OwnedHandlers {
-    /// An owned object.
+    /// The type of an owned object in one state.
     type Dependent<'a>: Dependent;
 
-    /// Whether an object that is being deleted counts as deleted. True for pods, which end
-    /// gracefully.
+    /// Whether an object that is being deleted counts as deleted. True for pods, whose deletion is
+    /// graceful.
     const ENDS_GRACEFULLY: bool;
 
-    /// Returns the key of the cached owner that the object's controller reference resolves to.
+    /// Returns the key of the cached owner to which the object's controller reference resolves;
+    /// `None` if there is none.
     fn owner(&self, object: Self::Dependent<'_>) -> Option<KeyId>;
 
     /// Wakes the owners that could adopt the object.
@@ -77,34 +78,34 @@ pub trait OwnedHandlers {
     /// Wakes an owner.
     fn wake(&self, owner: KeyId, now: Now);
 
-    /// Observes this object's creation, which the owner may have waited for.
+    /// Observes a creation, which the owner may await.
     fn creation_observed(&self, owner: KeyId) {
         let _ = owner;
     }
 
-    /// Observes this object's deletion, which the owner may have waited for.
+    /// Observes the deletion of `object`, which the owner may await.
     fn deletion_observed(&self, owner: KeyId, object: &ObjectMeta) {
         let _ = (owner, object);
     }
 
-    /// Called after an object of this owner has changed and the owner was woken, for checks that
-    /// must happen later.
+    /// Called after an object of this owner has changed and the owner was woken. Schedules checks
+    /// that must happen later.
     fn updated(&self, owner: KeyId, old: Self::Dependent<'_>, new: Self::Dependent<'_>, now: Now) {
         let _ = (owner, old, new, now);
     }
 
-    /// Called when an orphan has got a controller.
+    /// Called when an orphan has gained a controller.
     fn adopted(&self, orphan: &ObjectMeta, now: Now) {
         let _ = (orphan, now);
     }
 
-    /// Called when a known object was deleted, or counts as deleted.
+    /// Called when a known object was deleted, or now counts as deleted.
     fn ended(&self, old: Self::Dependent<'_>, last: Self::Dependent<'_>, now: Now) {
         let _ = (old, last, now);
     }
 
-    /// Handles a change, from the object before, if it was known, to the object now or, if it is
-    /// `gone`, its last state. The caches already have the change.
+    /// Handles a change: `old` is the object before, `None` if it was not known; `new` is the
+    /// object now or, if it is `gone`, its last state. The caches already have the change.
     #[inline]
     fn dependent_changed(
         &self,
@@ -141,7 +142,7 @@ pub trait OwnedHandlers {
         }
     }
 
-    /// Handles a known object. An object of the same version has not changed.
+    /// Handles a change of a known object. If the version is the same, the object has not changed.
     #[inline]
     fn dependent_updated(&self, old: Self::Dependent<'_>, new: Self::Dependent<'_>, now: Now) {
         let (was, is) = (old.metadata(), new.metadata());
@@ -150,7 +151,7 @@ pub trait OwnedHandlers {
         }
         let labels_changed = || was.labels != is.labels;
         if Self::ENDS_GRACEFULLY && is.is_deleting() {
-            // A graceful deletion begins with an update. For counting, the object is already
+            // A graceful deletion begins with an update. From then on, the object counts as
             // deleted.
             self.deleted(new, now);
             if labels_changed() {
@@ -175,7 +176,7 @@ pub trait OwnedHandlers {
         }
     }
 
-    /// Observes a deletion. An orphan has no owner that could wait for it.
+    /// Observes a deletion. Does nothing for an orphan, because no owner awaits its deletion.
     #[inline]
     fn deleted(&self, object: Self::Dependent<'_>, now: Now) {
         if let Some(owner) = self.owner(object) {

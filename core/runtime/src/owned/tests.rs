@@ -1,4 +1,4 @@
-//! The handlers compared with the rules as sets: every state before with every state after.
+//! Tests that compare the handlers with rules as sets: every state before with every state after.
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -8,7 +8,7 @@ use podstorm_objects::{Kind, Labels, Time, Uid};
 
 use super::*;
 
-/// The actions of the handlers, in words.
+/// The actions of the handlers, each in words.
 type Done = BTreeSet<String>;
 
 /// Owners `one` and `two` are cached, with the keys 1 and 2.
@@ -119,7 +119,7 @@ impl State {
     }
 }
 
-/// Returns the required actions, by one rule for each kind of action.
+/// Returns the actions that the rules require, with one rule for each kind of action.
 fn rules(old: Option<State>, new: State, same_version: bool, gone: bool, graceful: bool) -> Done {
     let is_update = old.is_some() && !gone && !same_version;
     let ends = is_update && graceful && new.deleting;

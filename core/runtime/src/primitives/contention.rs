@@ -1,5 +1,6 @@
-//! Primitives that count how each thread uses them: how often it took a lock and found it taken,
-//! and how often it exchanged a word and failed. Otherwise they are the std primitives.
+//! Primitives that count how each thread uses them: how often it took a lock, how often another
+//! thread held that lock, and how often it exchanged a word and failed. Otherwise they are the std
+//! primitives.
 //!
 //! Loads, stores and reference counts are not counted.
 
@@ -10,16 +11,16 @@ use std::sync::{
     LockResult, MutexGuard, RwLockReadGuard, RwLockWriteGuard, TryLockError, TryLockResult,
 };
 
-/// The counts of a thread.
+/// The operations that one thread has counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LockCounts {
-    /// Locks taken, for reading or writing.
+    /// The number of locks taken, for reading or writing.
     pub locks: u64,
-    /// Taken locks that another thread held, so that this thread had to wait.
+    /// The number of these locks that another thread held, so that this thread had to wait.
     pub locks_contended: u64,
-    /// Atomic read-modify-write operations: exchanges, additions, swaps.
+    /// The number of atomic read-modify-write operations: exchanges, additions, swaps.
     pub exchanges: u64,
-    /// Compare-exchanges that found another value than expected and changed nothing.
+    /// The number of compare-exchanges that found an unexpected value and changed nothing.
     pub exchanges_failed: u64,
 }
 
@@ -33,7 +34,7 @@ impl AddAssign for LockCounts {
 }
 
 thread_local! {
-    /// One per thread, so that counting causes no contention.
+    /// The counts of each thread, thread-local so that counting causes no contention.
     static COUNTS: Cell<LockCounts> = const { Cell::new(LockCounts {
         locks: 0,
         locks_contended: 0,
@@ -42,14 +43,14 @@ thread_local! {
     }) };
 }
 
-/// Takes the counts of this thread since the last call.
+/// Returns the counts of this thread since the last call, and resets them.
 pub fn take() -> LockCounts {
     COUNTS.take()
 }
 
 #[inline]
 fn count(change: impl FnOnce(&mut LockCounts)) {
-    // A thread that is ending no longer has counts.
+    // The counts of a thread that is ending no longer exist.
     let _ = COUNTS.try_with(|cell| {
         let mut counts = cell.get();
         change(&mut counts);
@@ -71,7 +72,7 @@ fn taken<G>(tried: TryLockResult<G>, wait: impl FnOnce() -> LockResult<G>) -> Lo
     }
 }
 
-/// `std::sync::Mutex`, counted.
+/// `std::sync::Mutex` with counted operations.
 #[derive(Debug, Default)]
 pub struct Mutex<T>(std::sync::Mutex<T>);
 
@@ -81,7 +82,7 @@ impl<T> Mutex<T> {
         Mutex(std::sync::Mutex::new(value))
     }
 
-    /// Like the std method.
+    /// Like [`std::sync::Mutex::lock`], but counted.
     ///
     /// # Errors
     /// Fails if a thread has panicked while holding the lock.
@@ -89,7 +90,7 @@ impl<T> Mutex<T> {
         taken(self.0.try_lock(), || self.0.lock())
     }
 
-    /// Like the std method.
+    /// Like [`std::sync::Mutex::into_inner`].
     ///
     /// # Errors
     /// Fails if a thread has panicked while holding the lock.
@@ -97,7 +98,7 @@ impl<T> Mutex<T> {
         self.0.into_inner()
     }
 
-    /// Like the std method; takes no lock.
+    /// Like [`std::sync::Mutex::get_mut`], which takes no lock.
     ///
     /// # Errors
     /// Fails if a thread has panicked while holding the lock.
@@ -106,7 +107,7 @@ impl<T> Mutex<T> {
     }
 }
 
-/// `std::sync::RwLock`, counted.
+/// `std::sync::RwLock` with counted operations.
 #[derive(Debug, Default)]
 pub struct RwLock<T>(std::sync::RwLock<T>);
 
@@ -116,7 +117,7 @@ impl<T> RwLock<T> {
         RwLock(std::sync::RwLock::new(value))
     }
 
-    /// Like the std method.
+    /// Like [`std::sync::RwLock::read`], but counted.
     ///
     /// # Errors
     /// Fails if a thread has panicked while holding the lock.
@@ -124,7 +125,7 @@ impl<T> RwLock<T> {
         taken(self.0.try_read(), || self.0.read())
     }
 
-    /// Like the std method.
+    /// Like [`std::sync::RwLock::write`], but counted.
     ///
     /// # Errors
     /// Fails if a thread has panicked while holding the lock.
@@ -133,7 +134,8 @@ impl<T> RwLock<T> {
     }
 }
 
-/// An std atomic whose read-modify-write operations are counted. All other methods are from std.
+/// An std atomic whose read-modify-write operations are counted. All other methods are those of
+/// std.
 macro_rules! counted_atomic {
     ($name:ident, $value:ty, $doc:literal) => {
         #[doc = $doc]

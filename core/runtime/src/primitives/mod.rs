@@ -1,10 +1,10 @@
-//! The only module that names synchronization primitives: the atomics and locks of std, and
+//! The only module that imports synchronization primitives: the atomics and locks of std, and
 //! crossbeam's padding.
 //!
 //! With the feature `loom` they are those of the model checker, which explores all interleavings
-//! (`tests/models`). With the feature `shuttle` they are those of a tester that runs long schedules
-//! at random (`tests/schedules`). With both, `loom` wins. With the feature `contention` they count
-//! their use by each thread (`primitives/contention.rs`). Nothing else changes.
+//! (`tests/models`). With the feature `shuttle` they are those of a checker that runs long random
+//! schedules (`tests/schedules`). With both, `loom` wins. With the feature `contention` they count
+//! how each thread uses them (`primitives/contention.rs`). Nothing else changes.
 
 #[cfg(feature = "contention")]
 pub mod contention;
@@ -48,23 +48,23 @@ use crate::limits::WAITS_BEFORE_YIELDING;
 pub use crossbeam_utils::CachePadded;
 pub use std::sync::Arc;
 /// For tables that are built from constants. Every thread would build the same table, so models
-/// need no substitute for it.
+/// need no substitute for this type.
 pub use std::sync::LazyLock;
 #[cfg(not(any(feature = "loom", feature = "shuttle")))]
 pub use std::sync::OnceLock;
 pub use std::sync::atomic::Ordering;
 
-/// Must be called between two sequentially consistent accesses that both need their position in the
-/// single order of such accesses. It has an effect only under loom, which treats such an access as
-/// only acquire and release, and models only a fence as sequentially consistent.
+/// Must be called between two sequentially consistent accesses whose order in the single order of
+/// all such accesses matters. It has an effect only under loom, which treats such an access as
+/// only acquire and release, and models only fences as sequentially consistent.
 #[inline]
 pub fn between_seq_cst() {
     #[cfg(feature = "loom")]
     fence(Ordering::SeqCst);
 }
 
-/// Loads a word, relaxed, before an exchange of the word by this thread. A plain load, except under
-/// loom, which skips schedules in which a load precedes an exchange of the same word.
+/// Loads a word, relaxed, before this thread exchanges it. A plain load, except under loom, which
+/// skips schedules in which a load precedes an exchange of the same word.
 #[inline]
 pub fn load_to_exchange(word: &AtomicU64) -> u64 {
     #[cfg(feature = "loom")]
@@ -76,8 +76,8 @@ pub fn load_to_exchange(word: &AtomicU64) -> u64 {
 
 /// Stores a value, relaxed, into a word that other threads exchange. A plain store, except under
 /// loom. Loom does not know that a successful exchange directly follows the value that it has read,
-/// and so precedes any store that follows that value too. It would let this thread read the
-/// exchanged value afterwards. Loom does know the order of exchanges.
+/// and therefore precedes any later store, too. It would let this thread read the exchanged value
+/// after its own store. Loom does know the order of exchanges.
 #[inline]
 pub fn store_among_exchanges(word: &AtomicU64, value: u64) {
     #[cfg(feature = "loom")]
@@ -87,11 +87,11 @@ pub fn store_among_exchanges(word: &AtomicU64, value: u64) {
     word.store(value, Ordering::Relaxed);
 }
 
-/// Backs off for a moment after another thread has won an exchange.
+/// Pauses this thread after another thread has won an exchange.
 ///
-/// The moment is long on purpose. Threads that retry immediately take the cache line from each
-/// other at every step, while one that backs off lets the other do hundreds of steps. The thread
-/// keeps its core: no other thread waits for it, and a busy machine returns a core only
+/// The pause is long on purpose. Threads that retry immediately take the cache line from each other
+/// at every step, while a thread that backs off lets the other do hundreds of steps. The thread
+/// keeps its core: no other thread waits for it, and a busy machine would return the core only
 /// milliseconds later.
 #[cold]
 pub fn back_off() {
@@ -103,8 +103,8 @@ pub fn back_off() {
     }
 }
 
-/// Waits a moment for another thread to finish a step. Start with `attempts` at 0. Spins for a
-/// bounded time and then yields the core, which the other thread may need.
+/// Waits for a moment while another thread finishes a step. Callers start with `attempts` at 0.
+/// Spins for a bounded time, and then yields the core, because the other thread may need it.
 #[cold]
 pub fn wait_for_another(attempts: &mut u32) {
     if *attempts < WAITS_BEFORE_YIELDING {

@@ -5,7 +5,7 @@ use std::fmt;
 use super::checker::sync::Mutex;
 use super::checker::sync::atomic::{AtomicBool, Ordering};
 
-/// Like the std type, but the checker knows its ordering.
+/// Like [`std::sync::OnceLock`], but the checker knows its ordering.
 pub struct OnceLock<T> {
     value: std::sync::OnceLock<T>,
     is_set: AtomicBool,
@@ -22,13 +22,13 @@ impl<T> OnceLock<T> {
         }
     }
 
-    /// Like the std method.
+    /// Like [`std::sync::OnceLock::get`].
     pub fn get(&self) -> Option<&T> {
         let is_set = self.is_set.load(Ordering::Acquire);
         is_set.then(|| self.value.get()).flatten()
     }
 
-    /// Like the std method.
+    /// Like [`std::sync::OnceLock::get_or_init`].
     pub fn get_or_init(&self, make: impl FnOnce() -> T) -> &T {
         if self.get().is_none() {
             let _setting = super::lock(&self.setting);
@@ -39,10 +39,10 @@ impl<T> OnceLock<T> {
         self.value.get().expect("the value was set")
     }
 
-    /// Like the std method.
+    /// Like [`std::sync::OnceLock::set`].
     ///
     /// # Errors
-    /// Returns the new value if there is already one.
+    /// Returns `value` if the cell already has a value.
     pub fn set(&self, value: T) -> Result<(), T> {
         let _setting = super::lock(&self.setting);
         if self.value.get().is_some() {

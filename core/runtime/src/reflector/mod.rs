@@ -1,9 +1,9 @@
-//! List-and-watch as a state machine: which request to make next, and what an answer or an event
-//! means for the store.
+//! List-and-watch as a state machine: it decides which request to make next, and how an answer or
+//! an event changes the store.
 //!
 //! A driver calls [`Reflector::next`] and carries out the [`Action`]. It passes answers and events
-//! to the `on_…` methods and applies the [`Delivery`] values that they return to the store, in that
-//! order. No I/O, no clock, no locks: one driver owns the reflector.
+//! to the `on_…` methods, and applies the [`Delivery`] values that they return to the store in that
+//! order. The reflector does no I/O, reads no clock and has no locks: one driver owns it.
 
 use std::mem;
 use std::sync::Arc;
@@ -14,19 +14,20 @@ use crate::cache::Delta;
 use crate::client::{ApiError, Reason, WatchEvent};
 use crate::row::Gate;
 
-/// The first delay, in ns.
+/// The first delay before jitter, in ns.
 const BACKOFF_FIRST_NS: i64 = 800_000_000;
 
-/// Upstream's longest delay before jitter, in ns.
+/// Upstream's maximum delay before jitter, in ns.
 const BACKOFF_MAX_NS: i64 = 30_000_000_000;
 
-/// Delays start over if none was needed for longer than this: 2 min.
+/// The time in ns without a delay after which the delays start over: 2 min.
 const BACKOFF_RESET_NS: i64 = 120_000_000_000;
 
-/// A stream without events that ends sooner than this counts as an error.
+/// The duration in ns below which a stream that ended without events counts as an error.
 const SHORT_WATCH_NS: i64 = 1_000_000_000;
 
-/// The server ends a watch after this many seconds, times 1 to 2.
+/// The minimum time in seconds after which the server ends a watch. A random factor of 1 to 2
+/// applies.
 const WATCH_TIMEOUT_SECONDS: f64 = 300.0;
 
 /// The number of objects in a page, if the list is paged.
@@ -39,12 +40,12 @@ pub const WATCH_LIST: Gate = Gate::on("WatchListClient");
 /// Options for listing and watching.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReflectorOptions {
-    /// Whether the initial state comes through the watch (`WatchListClient`).
+    /// Whether to receive the initial state through the watch (`WatchListClient`).
     pub streaming: bool,
-    /// For how long, in ns, a stream that ends with 500 is reopened; 0 means never.
+    /// How long, in ns, to reopen streams that end with a 500; 0 means never.
     pub internal_error_retry_ns: i64,
-    /// The longest delay before another attempt, in ns, without jitter, which can double it. Delays
-    /// begin at 0.8 s. Upstream uses 30 s.
+    /// The maximum delay before another attempt, in ns. Jitter can double it. Delays begin at 0.8
+    /// s. Upstream uses 30 s.
     pub backoff_max_ns: i64,
 }
 
@@ -61,26 +62,28 @@ impl Default for ReflectorOptions {
 /// The driver's next step.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Action {
-    /// List, then call [`Reflector::on_list`].
+    /// List all objects, then call [`Reflector::on_list`].
     List {
-        /// Empty: the newest state. `0`: any state. Otherwise: a state no older than this version.
+        /// Unset for the newest state, `0` for any state, otherwise the minimum version of the
+        /// state.
         version: ResourceVersion,
-        /// The number of objects per page; `None` for all in one page.
+        /// The maximum number of objects per page; `None` for all objects in one page.
         limit: Option<u32>,
     },
     /// Open a watch with bookmarks, call [`Reflector::on_watch`], then pass on its events.
     Watch {
-        /// Events after this version.
+        /// The version after which the events begin.
         version: ResourceVersion,
-        /// Whether the initial state comes first, ending in a bookmark (`sendInitialEvents`).
-        /// `version` is then its minimum version; empty means the newest state.
+        /// Whether the server first sends the initial state, up to a bookmark
+        /// (`sendInitialEvents`). If so, `version` is the minimum version of that state; unset
+        /// means the newest state.
         initial_events: bool,
         /// The time after which the server should end the watch.
         timeout_seconds: u32,
     },
     /// Do nothing until this monotonic time, in ns.
     Wait {
-        /// The time of the next call.
+        /// The time at which to call [`Reflector::next`] again.
         until_ns: i64,
     },
     /// Do nothing until the request in progress is answered or the next event arrives.
@@ -90,47 +93,47 @@ pub enum Action {
 /// A change that the store must apply, in the order of delivery.
 #[derive(Clone, Debug)]
 pub enum Delivery<T: ?Sized> {
-    /// An object was applied or deleted.
+    /// An object was added, modified or deleted.
     Delta(Delta<T>),
     /// Nothing has changed up to this version.
     Bookmark(ResourceVersion),
-    /// These are all objects at this version.
+    /// The objects are all that exist at this version.
     Replace(Vec<Arc<T>>, ResourceVersion),
 }
 
-/// Keeps a store in sync with the server, for one kind of object.
+/// Decides how to keep a store in sync with the server, for one kind of object.
 #[derive(Debug)]
 pub struct Reflector<T: ?Sized> {
     options: ReflectorOptions,
     phase: Phase<T>,
-    /// The version last seen; unset until the first state is complete.
+    /// The last version seen; unset until the first state is complete.
     last: ResourceVersion,
     /// Whether the server has reported that it does not have `last`.
     unavailable: bool,
     backoff: Backoff,
-    /// When the current series of 500s began.
+    /// When the current series of 500s began; `None` if there is none.
     internal_errors_since_ns: Option<i64>,
 }
 
 #[derive(Debug)]
 enum Phase<T: ?Sized> {
-    /// Do this now.
+    /// Begin this step now.
     Ready(CycleStep),
-    /// Do this after a random delay, counted from `since_ns`.
+    /// Begin this step after a random delay, counted from `since_ns`.
     BackOff { since_ns: i64, then: CycleStep },
-    /// Do this at `until_ns`.
+    /// Begin this step at `until_ns`.
     Waiting { until_ns: i64, then: CycleStep },
-    /// A list was requested. The second list of a cycle is the last.
+    /// A list was requested. `again` marks the second list of a cycle, which is the last one.
     Listing { again: bool },
     /// A watch was requested at `since_ns`.
     Opening { since_ns: i64, then: CycleStep },
-    /// The initial state is being received.
+    /// The watch sends the initial state.
     Collecting {
         since_ns: i64,
         events: u64,
         objects: Objects<T>,
     },
-    /// Changes are being received.
+    /// The watch sends changes.
     Watching {
         since_ns: i64,
         events: u64,
@@ -138,9 +141,9 @@ enum Phase<T: ?Sized> {
     },
 }
 
-/// The initial state while it is received. Servers send it sorted by namespace and name, and each
-/// object once, so objects are appended. The order is checked at the end, and when an object
-/// changes in the meantime.
+/// The objects of the initial state received so far. Servers send them sorted by namespace and
+/// name, each object once, so objects are appended. The order is checked at the end, and before
+/// that if an object changes.
 #[derive(Debug)]
 struct Objects<T: ?Sized>(Vec<Arc<T>>);
 
@@ -159,12 +162,12 @@ impl<T: Object + ?Sized> Objects<T> {
         }
     }
 
-    /// Sorts by namespace and name. Of several objects with one name, the last is kept.
+    /// Sorts by namespace and name. Keeps only the last of several objects with the same name.
     fn settle(&mut self) {
         if self.0.is_sorted_by(|a, b| key(&**a) < key(&**b)) {
             return;
         }
-        // Later objects come first among equals, so they are kept.
+        // After the reversal, later objects come first among equals, so `dedup_by` keeps them.
         self.0.reverse();
         self.0.sort_by(|a, b| key(&**a).cmp(&key(&**b)));
         self.0.dedup_by(|a, b| key(&**a) == key(&**b));
@@ -180,14 +183,14 @@ impl<T: Object + ?Sized> Objects<T> {
 enum CycleStep {
     /// Starts a cycle.
     Initial,
-    /// Lists. `again` if the version requested first was not available.
+    /// Lists all objects. `again` is set if the version requested first was not available.
     List { again: bool },
     /// Watches from `last`.
     Watch,
 }
 
 impl<T: Object + ?Sized> Reflector<T> {
-    /// Creates a reflector that has seen nothing.
+    /// Creates a reflector that has not seen any version.
     pub fn new(options: ReflectorOptions) -> Self {
         Reflector {
             options,
@@ -199,13 +202,13 @@ impl<T: Object + ?Sized> Reflector<T> {
         }
     }
 
-    /// Returns the version last seen.
+    /// Returns the last version seen; unset until the first state is complete.
     pub fn last_version(&self) -> &ResourceVersion {
         &self.last
     }
 
-    /// Returns the next step. A request is returned once. `random` is uniformly distributed over
-    /// 0..1.
+    /// Returns the next step. Each request is returned only once. `random` is uniformly distributed
+    /// over 0..1.
     pub fn next(&mut self, now: Now, random: f64) -> Action {
         if let Phase::BackOff { since_ns, then } = self.phase {
             let until_ns = since_ns.saturating_add(self.backoff.delay_ns(
@@ -265,7 +268,7 @@ impl<T: Object + ?Sized> Reflector<T> {
         }
     }
 
-    /// Handles the answer to the list in progress: objects at a version, or an error.
+    /// Handles the answer to the list in progress: all objects at a version, or an error.
     ///
     /// # Panics
     /// Panics if no list is in progress.
@@ -296,7 +299,7 @@ impl<T: Object + ?Sized> Reflector<T> {
         None
     }
 
-    /// Handles the answer to the requested watch: opened or refused.
+    /// Handles the answer to the requested watch: whether the server opened or refused it.
     ///
     /// # Panics
     /// Panics if no watch was requested.
@@ -322,8 +325,8 @@ impl<T: Object + ?Sized> Reflector<T> {
         }
     }
 
-    /// Handles the next event of the open stream. An error event ends the stream: the driver closes
-    /// it and asks for the next action.
+    /// Handles the next event of the open stream. An error event ends the stream: the driver must
+    /// close it and call [`next`](Self::next).
     ///
     /// # Panics
     /// Panics if no stream is open.
@@ -335,7 +338,7 @@ impl<T: Object + ?Sized> Reflector<T> {
         }
     }
 
-    /// Handles the end of the stream without an error event.
+    /// Handles the end of a stream that ended without an error event.
     ///
     /// # Panics
     /// Panics if no stream is open.
@@ -352,7 +355,7 @@ impl<T: Object + ?Sized> Reflector<T> {
         let short = events == 0 && now.mono_ns - since_ns < SHORT_WATCH_NS;
         match (initial, short) {
             (true, false) => self.phase = Phase::Ready(CycleStep::Initial),
-            // Like any other error of a stream that never worked.
+            // Handled like any other error of a stream that never worked.
             (true, true) => self.phase = Phase::Ready(CycleStep::List { again: false }),
             (false, false) => self.phase = Phase::Ready(CycleStep::Watch),
             (false, true) => self.leave(now),
@@ -439,7 +442,7 @@ impl<T: Object + ?Sized> Reflector<T> {
         };
     }
 
-    /// Handles a failure of the stream of the initial state, before or after it was opened.
+    /// Handles a failure of the watch with the initial state, before or after it was opened.
     fn initial_failed(&mut self, error: &ApiError, now: Now) {
         if is_retriable(error) {
             self.back_off(CycleStep::Initial, now);
@@ -451,14 +454,14 @@ impl<T: Object + ?Sized> Reflector<T> {
         }
     }
 
-    /// Handles an error of the stream of changes.
+    /// Handles an error of the watch for changes.
     fn watch_failed(&mut self, error: &ApiError, now: Now) {
         if is_too_many_requests(error) {
             self.back_off(CycleStep::Watch, now);
         } else if is_internal(error) && self.retries_internal_errors(now) {
             self.phase = Phase::Ready(CycleStep::Watch);
         } else {
-            // An expired version is kept: a list with "not older than" it may well succeed.
+            // An expired version is kept: a list that is not older than it may still succeed.
             self.leave(now);
         }
     }
@@ -473,7 +476,7 @@ impl<T: Object + ?Sized> Reflector<T> {
         retries
     }
 
-    /// Ends the cycle. The next one starts after a delay.
+    /// Ends the cycle. The next cycle starts after a delay.
     fn leave(&mut self, now: Now) {
         self.back_off(CycleStep::Initial, now);
     }
@@ -504,27 +507,28 @@ fn is_internal(error: &ApiError) -> bool {
     error.code == 500 || error.reason == Reason::InternalError
 }
 
-/// Reports whether the version is too old: 410.
+/// Reports whether the error is that the requested version is too old (410).
 fn is_expired(error: &ApiError) -> bool {
     error.code == 410 || error.reason == Reason::Expired
 }
 
-/// Reports whether the server has not reached the version yet, by a cause or by the text of a 504.
+/// Reports whether the server has not reached the requested version yet, by the cause of the error
+/// or by the message of a 504.
 fn is_too_large(error: &ApiError) -> bool {
     error.has_cause("ResourceVersionTooLarge")
         || (error.reason == Reason::Timeout && error.message.contains("Too large resource version"))
 }
 
-/// Growing delays, shared by the cycles and the requests within them.
+/// The growing delays of the cycles and of the requests in them.
 #[derive(Debug, Default)]
 struct Backoff {
-    /// The number of delays in a row, up to the longest delay.
+    /// The number of consecutive delays, counted up to the maximum delay.
     steps: u32,
     last_ns: Option<i64>,
 }
 
 impl Backoff {
-    /// Returns 0.8 s, doubled up to the longest delay, times 1 to 2.
+    /// Returns the next delay: 0.8 s, doubled up to `max_ns`, times a random factor of 1 to 2.
     fn delay_ns(&mut self, max_ns: i64, now_ns: i64, random: f64) -> i64 {
         if self
             .last_ns

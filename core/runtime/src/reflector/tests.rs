@@ -1,4 +1,4 @@
-//! Tests of the reflector: one for each outcome of the initial sync and of the watch loop.
+//! Tests of the reflector: one for each outcome of the initial list and of the watch loop.
 
 use podstorm_objects::Pod;
 
@@ -41,7 +41,7 @@ impl Harness {
         harness
     }
 
-    /// Returns a harness whose stream of the initial state was just opened.
+    /// Returns a harness whose watch with the initial state was just opened.
     fn streaming() -> Harness {
         let mut harness = Harness::new(true);
         assert_eq!(harness.next(), stream(""));
@@ -90,8 +90,8 @@ impl Harness {
         assert!(self.reflector.on_list(Err(error), self.now).is_none());
     }
 
-    /// Asserts that the next action comes after `tenths` tenths of a second, and advances the clock
-    /// there.
+    /// Asserts that the next action comes after `tenths` tenths of a second. Advances the clock to
+    /// that time.
     fn waits(&mut self, tenths: i64) {
         let until_ns = self.now.mono_ns + tenths * SECOND / 10;
         assert_eq!(self.next(), Action::Wait { until_ns });
@@ -258,11 +258,11 @@ fn any_other_error_of_the_initial_stream_falls_back_to_a_list() {
     assert_eq!(harness.next(), watch("10"));
     harness.opened();
     harness.told(internal());
-    // The fallback is for that cycle only.
+    // The fallback applies only to that cycle.
     harness.waits_for(8, stream("10"));
     harness.opened();
     harness.closed();
-    // A very short stream is an error too.
+    // A very short stream is an error, too.
     assert_eq!(harness.next(), list("10"));
 }
 
@@ -303,7 +303,7 @@ fn row_watch_refused_or_429_backs_off_and_keeps_the_version() {
     }
 }
 
-/// The first list accepts any version; the next one accepts none older than it.
+/// The first list accepts any version; the next list accepts no earlier one than the last seen.
 #[test]
 fn row_watch_refused_otherwise_leaves_even_with_410() {
     for error in [expired(), internal(), ApiError::transport("reset")] {
@@ -359,7 +359,7 @@ fn a_normal_end_watches_again_immediately() {
     harness.opened();
     harness.event(WatchEvent::Modified(pod("a", 11)));
     harness.closed();
-    // One event makes a short stream a valid one.
+    // A single event makes a short stream a valid one.
     assert_eq!(harness.next(), watch("11"));
 }
 

@@ -1,4 +1,4 @@
-//! The indexes by which objects are found in addition to their keys.
+//! The indexes of a store: objects by controller, by selector, and orphans by namespace.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -15,8 +15,8 @@ use crate::intern::KeyId;
 #[derive(Debug)]
 pub(super) struct Indexes {
     pub(super) selectors: SelectorIndex,
-    /// Sorted vectors, because a controller has few objects and a new one usually has the highest
-    /// key.
+    /// Sorted vectors, because a controller has few objects and a new object usually has the
+    /// highest key.
     pub(super) by_controller: HashMap<Uid, Vec<KeyId>, RandomState>,
     /// Trees, because a namespace may have very many orphans.
     pub(super) orphans: HashMap<Str, BTreeSet<KeyId>, RandomState>,
@@ -32,7 +32,7 @@ impl Default for Indexes {
     }
 }
 
-/// Reports whether the indexes have the same entries for both forms.
+/// Reports whether the indexes have the same entries for `a` as for `b`.
 pub(super) fn are_same<T: Cached>(a: Option<&T>, b: Option<&T>) -> bool {
     let (Some(a), Some(b)) = (a, b) else {
         return a.is_none() && b.is_none();

@@ -1,10 +1,10 @@
-//! The objects of one kind as controllers read them. Each is kept in a form that is derived once,
-//! when the object arrives, and found by dense key and by the other lookups of the kind's
-//! controllers.
+//! The objects of one kind as controllers read them. The store keeps each object in a form that is
+//! derived once, when the object arrives. Forms are found by dense key and by the other lookups
+//! that the kind's controllers need.
 //!
-//! Locks: one for each key's slot, one for the indexes, one for the recycled keys. Only the applier
-//! holds two of them together: that of the recycled keys, then a slot, to find a key for a new
-//! name.
+//! Locks: one for each key's slot, one for the indexes, one for the recycled keys. Only the thread
+//! that applies events holds two of them together: when it looks for a key for a new name, it
+//! holds the lock of the recycled keys, then takes that of a slot.
 
 mod indexes;
 mod recycled;
@@ -27,12 +27,12 @@ use crate::workqueue::RateLimitingQueue;
 
 pub use self::recycled::KEY_COOLDOWN_NS;
 
-/// The form in which a store keeps an object.
+/// The form in which a store keeps an object of one type.
 pub trait Cached: Sized {
     /// The type of the object.
     type Object: Object + ?Sized;
 
-    /// The context that forms are attached to, e.g. a cache of pods.
+    /// The context to which forms are attached, e.g. a cache of pods.
     type Context;
 
     /// Whether objects can be looked up by their controller with [`Store::owned`].
@@ -41,8 +41,9 @@ pub trait Cached: Sized {
     /// Whether objects without a controller can be looked up by namespace with [`Store::orphans`].
     const ORPHANS: bool = false;
 
-    /// Derives the form of an object with this key. `old` is the form that it replaces, possibly
-    /// that of another object with the same name. The new form shares unchanged data with it.
+    /// Derives the form of the object with this key. `old` is the form that the new one replaces,
+    /// possibly that of another object with the same name. The new form shares unchanged data with
+    /// `old`.
     fn derive(
         object: Arc<Self::Object>,
         key: KeyId,
@@ -53,18 +54,19 @@ pub trait Cached: Sized {
     /// Returns the object.
     fn object(&self) -> &Arc<Self::Object>;
 
-    /// Returns the selector by which [`Store::matching`] finds the object, if it has a valid one.
+    /// Returns the selector by which [`Store::matching`] finds the object; `None` if it has no
+    /// valid selector.
     fn selector(&self) -> Option<&Arc<Selector>> {
         None
     }
 
-    /// Called after this form has left the store and `new` has taken its place.
+    /// Called after this form has left the store. `new` has taken its place, if it is `Some`.
     fn replaced(&self, new: Option<&Self>, context: &Self::Context) {
         let _ = (new, context);
     }
 }
 
-/// An object in its original form.
+/// An object in its original form, without derived data.
 impl<T: Object + ?Sized> Cached for Arc<T> {
     type Object = T;
     type Context = ();
@@ -78,13 +80,13 @@ impl<T: Object + ?Sized> Cached for Arc<T> {
     }
 }
 
-/// State outside the store that is kept by the store's keys. The store gives the keys of deleted
-/// objects to other names later.
+/// State outside the store under the store's keys. The store later gives the keys of deleted
+/// objects to other names.
 pub trait Keyed {
     /// Reports whether no work on this key is waiting or in progress.
     fn is_idle(&self, key: KeyId) -> bool;
 
-    /// Forgets everything that is kept by this key, because the key gets another name.
+    /// Forgets all state under this key, because the key gets another name.
     fn forget(&self, key: KeyId);
 }
 
@@ -102,8 +104,8 @@ impl Keyed for RateLimitingQueue<KeyId> {
 /// O(1) and takes the lock of the indexes only if it changes them. A lookup by key takes only the
 /// lock of that key.
 ///
-/// A key is given to another name once its object has been deleted for [`KEY_COOLDOWN_NS`]. So
-/// state that is kept by key grows only with the objects that are alive within a few minutes.
+/// A key can get another name once its object has been deleted for [`KEY_COOLDOWN_NS`]. State under
+/// keys therefore grows only with the number of objects that exist within a few minutes.
 pub struct Store<T: Cached> {
     context: T::Context,
     keys: KeyTable,
@@ -128,10 +130,10 @@ impl<T: Cached<Context: Default>> Default for Store<T> {
     }
 }
 
-/// Keys from an index, copied so that its lock is not held while their objects are read.
+/// Keys from an index, copied so that the index is not locked while their objects are read.
 type Keys = SmallVec<[KeyId; 32]>;
 
-/// The change that an event caused.
+/// The change of the store by an event.
 #[derive(Debug)]
 pub struct Change<T: Cached> {
     /// The key of the object.
@@ -140,7 +142,7 @@ pub struct Change<T: Cached> {
     pub old: Option<Arc<T>>,
     /// The object now; `None` if it was deleted.
     pub new: Option<Arc<T>>,
-    /// The last state of a deleted object.
+    /// The last state of the object if it was deleted; `None` if that state is unknown.
     pub last: Option<Arc<T::Object>>,
 }
 
@@ -157,19 +159,19 @@ impl<T: Cached> Store<T> {
         }
     }
 
-    /// Returns the context that forms are attached to.
+    /// Returns the context to which forms are attached.
     pub fn context(&self) -> &T::Context {
         &self.context
     }
 
-    /// Applies a watch event. `keyed` is the state that is kept by the store's keys.
+    /// Applies a watch event. `keyed` is the state that is stored under the store's keys.
     pub fn apply(&self, delta: Delta<T::Object>, keyed: &impl Keyed, now: Now) -> Change<T> {
         match delta {
             Delta::Applied(object) => {
                 let version = object.metadata().resource_version.clone();
                 let key = self.key_of(object.metadata(), keyed, now);
                 let change = self.put(key, object, now);
-                // Last: a reader that sees the version finds the object.
+                // Set last: a reader that sees the version finds the object.
                 self.version.set(&version);
                 change
             }
@@ -184,8 +186,8 @@ impl<T: Cached> Store<T> {
         }
     }
 
-    /// Applies a tombstone: removes the object from the store. The handlers get `last_known`, or
-    /// nothing if the tombstone has no object.
+    /// Applies a tombstone: removes the object with this name. The handlers get `last_known` or, if
+    /// the tombstone has no object, nothing.
     pub fn apply_tombstone(
         &self,
         namespace: &str,
@@ -196,7 +198,7 @@ impl<T: Cached> Store<T> {
         let key = self.intern(namespace, name);
         let old = self.swap(key, None, now);
         let last = last_known?;
-        // Handlers use the name of the object that they get.
+        // Handlers use the name of the object that they receive.
         let key = self.intern(&last.metadata().namespace, &last.metadata().name);
         Some(Change {
             key,
@@ -206,10 +208,11 @@ impl<T: Cached> Store<T> {
         })
     }
 
-    /// Replaces the whole store with a list. Objects missing from the list come first, as deleted
-    /// in their last cached state, in name order; then the items in list order. O(n log n).
+    /// Replaces the content of the store with a list. The changes start with the objects that are
+    /// missing from the list, as deleted in their last cached state, in name order; then come the
+    /// items in list order. O(n log n).
     ///
-    /// If the list is older than the store, the version goes back first. The version of the list is
+    /// If the list is older than the store, the version goes back first. Otherwise the version is
     /// set last: see [`StoreVersion::before_list`].
     pub fn replace(
         &self,
@@ -221,7 +224,7 @@ impl<T: Cached> Store<T> {
         self.version.before_list(version);
         let key = |item: &Arc<T::Object>| {
             let key = self.key_of(item.metadata(), keyed, now);
-            // Later items must not get this key.
+            // Reserves the key: later items must not get it.
             lock(&self.recycled).remove(key);
             key
         };
@@ -240,7 +243,8 @@ impl<T: Cached> Store<T> {
         changes
     }
 
-    /// Performs the periodic resync: an update of every object to itself, in key order.
+    /// Returns the changes of the periodic resync: an update of every object to itself, in key
+    /// order.
     pub fn resync(&self) -> Vec<Change<T>> {
         let unchanged = |(key, form): (KeyId, Arc<T>)| Change {
             key,
@@ -261,12 +265,12 @@ impl<T: Cached> Store<T> {
         &self.version
     }
 
-    /// Returns the key of a name; a new name gets a new key.
+    /// Returns the key of a name. A new name gets a new key.
     pub fn intern(&self, namespace: &str, name: &str) -> KeyId {
         self.keys.intern(namespace, name)
     }
 
-    /// Returns the key of a name, if it has one.
+    /// Returns the key of a name; `None` if it has none.
     pub fn find(&self, namespace: &str, name: &str) -> Option<KeyId> {
         self.keys.find(namespace, name)
     }
@@ -279,17 +283,19 @@ impl<T: Cached> Store<T> {
         self.keys.key(key)
     }
 
-    /// Returns the object of this key, if it is cached. Takes only the lock of this key.
+    /// Returns the object with this key; `None` if it is not cached. Takes only the lock of the
+    /// key.
     pub fn get(&self, key: KeyId) -> Option<Arc<T>> {
         lock(self.slots.get(key.index())?).clone()
     }
 
-    /// Returns the object of a name, if it is cached.
+    /// Returns the object with this name; `None` if it is not cached.
     pub fn get_named(&self, namespace: &str, name: &str) -> Option<Arc<T>> {
         self.get(self.find(namespace, name)?)
     }
 
-    /// Returns the object that an owner reference of this kind resolves to, by name and UID.
+    /// Returns the cached object to which an owner reference of this kind resolves, by name and
+    /// UID.
     pub fn resolve(&self, namespace: &str, owner: &OwnerReference) -> Option<(KeyId, Arc<T>)> {
         let key = self.find(namespace, &owner.name)?;
         let found = self.get(key)?;
@@ -307,7 +313,7 @@ impl<T: Cached> Store<T> {
     }
 
     /// Returns the objects of a namespace whose selector is valid, not empty, and matches the
-    /// labels, in name order. Nothing matches an object without labels. O(labels + candidates).
+    /// labels, in name order. Returns nothing if `labels` is empty. O(labels + candidates).
     /// Allocates only for more than four objects.
     pub fn matching(&self, namespace: &Str, labels: &Labels) -> SmallVec<[(KeyId, Arc<T>); 4]> {
         let mut found = SmallVec::new();
@@ -334,7 +340,7 @@ impl<T: Cached> Store<T> {
     }
 
     /// Returns the objects whose controller has this UID, in key order. Allocates only for more
-    /// than 32 objects. Needs [`Cached::BY_CONTROLLER`].
+    /// than 32 objects. Requires [`Cached::BY_CONTROLLER`].
     pub fn owned(&self, controller: &Uid) -> impl Iterator<Item = (KeyId, Arc<T>)> {
         debug_assert!(T::BY_CONTROLLER, "the kind keeps this index");
         let indexes = self.lock_indexes();
@@ -342,7 +348,7 @@ impl<T: Cached> Store<T> {
         self.with_objects(keys.map_or(Keys::new(), |keys| Keys::from_slice(keys)))
     }
 
-    /// Returns the objects of a namespace without a controller, in key order. Needs
+    /// Returns the objects of a namespace that have no controller, in key order. Requires
     /// [`Cached::ORPHANS`].
     pub fn orphans(&self, namespace: &str) -> impl Iterator<Item = (KeyId, Arc<T>)> {
         debug_assert!(T::ORPHANS, "the kind keeps this index");
@@ -359,8 +365,8 @@ impl<T: Cached> Store<T> {
         keys.filter_map(|key| Some((key, self.get(key)?)))
     }
 
-    /// Returns the key of an arriving object. A new name gets the key of an object that was deleted
-    /// long ago, if there is one.
+    /// Returns the key for an object that arrives. A new name gets the key of an object that was
+    /// deleted long ago, if there is one.
     fn key_of(&self, meta: &ObjectMeta, keyed: &impl Keyed, now: Now) -> KeyId {
         let (namespace, name) = (&*meta.namespace, &*meta.name);
         if let Some(known) = self.find(namespace, name) {

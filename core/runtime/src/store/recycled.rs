@@ -1,11 +1,11 @@
-//! Keys of deleted objects. After a cooldown, a key is given to the next new name. So all state
-//! that is kept by key (queue, expectations, caches) grows with the objects that are alive within a
+//! Keys of deleted objects. After a cooldown, a new name gets such a key. All state under keys
+//! (queue, expectations, caches) therefore grows with the number of objects that exist within a
 //! few minutes, not with all objects that ever existed.
 //!
 //! The cooldown protects an event handler that found an owner before its deletion and uses the key
-//! some instructions later. After the cooldown, which is as long as the expectations' timeout, such
-//! a handler can do no more harm than expired expectations. A key that is queued or being synced is
-//! skipped.
+//! some instructions later. It is as long as the timeout of the expectations, so a handler that is
+//! even later can do no more harm than expired expectations. A key that is queued or being synced
+//! is skipped.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,7 +15,7 @@ use crate::limits::EXPECTATIONS_TIMEOUT_NS;
 /// The cooldown of a key, in ns: five minutes.
 pub const KEY_COOLDOWN_NS: i64 = EXPECTATIONS_TIMEOUT_NS;
 
-/// The number of keys tried for one new name. Recycled keys are in use only after an outage.
+/// The maximum number of keys to try for a new name. Recycled keys are busy only after an outage.
 const KEYS_TRIED: usize = 4;
 
 /// The keys in cooldown, oldest first.
@@ -33,15 +33,15 @@ impl Recycled {
         self.in_order.insert((now_ns, key));
     }
 
-    /// Removes a key that has an object again.
+    /// Removes a key whose name has an object again.
     pub(super) fn remove(&mut self, key: KeyId) {
         if let Some(since_ns) = self.since_ns.remove(&key) {
             self.in_order.remove(&(since_ns, key));
         }
     }
 
-    /// Takes the oldest key that has cooled down and is free. A key that is not free starts its
-    /// cooldown again.
+    /// Takes the oldest key that has cooled down and is free; `None` if there is none among the
+    /// first [`KEYS_TRIED`]. A key that is not free starts its cooldown again.
     pub(super) fn take(&mut self, now_ns: i64, is_free: impl Fn(KeyId) -> bool) -> Option<KeyId> {
         for _ in 0..KEYS_TRIED {
             let &(since_ns, key) = self.in_order.first()?;

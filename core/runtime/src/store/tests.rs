@@ -1,4 +1,4 @@
-//! The store compared with a plain model, and the guarantees for readers on other threads.
+//! Tests that compare the store with a plain model, and of the guarantees for other threads.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -52,7 +52,7 @@ impl Cached for Form {
     }
 }
 
-/// The keys in use elsewhere, and the keys that were given to other names.
+/// The keys that are in use elsewhere, and the keys that got other names.
 #[derive(Default)]
 struct Uses {
     busy: Vec<KeyId>,
@@ -76,8 +76,8 @@ fn at(seconds: i64) -> Now {
     }
 }
 
-/// Returns a ReplicaSet with this owner, if any, that selects pods with this value of `app`, if
-/// any.
+/// Returns a ReplicaSet. `owner` is its owner, if any. `app` is the value of the label `app` that
+/// its selector requires, if any.
 fn set(name: &str, owner: Option<&str>, app: Option<&str>, version: u64) -> Arc<ReplicaSet> {
     let mut set = ReplicaSet::default();
     set.metadata.namespace = "ns".into();
@@ -147,7 +147,7 @@ proptest! {
         let mut model: BTreeMap<&str, (Option<&str>, Option<&str>)> = BTreeMap::new();
         let mut replaced = 0;
         for (number, event) in events.into_iter().enumerate() {
-            // Each event comes two minutes after the previous one, so keys change their names.
+            // Each event comes two minutes after the previous one, so keys get other names.
             let (version, now) = (number as u64 + 1, at(number as i64 * 120));
             let made = |(name, owner, app): (usize, usize, usize)| {
                 set(NAMES[name], OWNERS[owner], APPS[app], version)

@@ -1,4 +1,4 @@
-//! The deduplicating queue: a state machine per key over one first-in, first-out order.
+//! The deduplicating queue: a state machine for each key, and one first-in, first-out order.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -10,10 +10,10 @@ use crate::intern::{AppendTable, DenseKey};
 use crate::limits::TABLE_FIRST_CHUNK;
 use crate::primitives::{Ordering, back_off, between_seq_cst};
 
-/// The result of [`WorkQueue::try_take`].
+/// The result of taking a key from a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Take<K> {
-    /// A key to work on. Call [`WorkQueue::done`] afterwards.
+    /// The key to work on. The worker must call [`WorkQueue::done`] afterwards.
     Key(K),
     /// No key is waiting.
     Empty,
@@ -59,11 +59,11 @@ impl<K: DenseKey> WorkQueue<K> {
         }
     }
 
-    /// Adds a key. Returns whether the add had an effect: `false` if the key already waits, will
-    /// wait again once it is done, or if the queue is shut down. (An add that races with the
-    /// shutdown may have an effect although no worker is left to see it.)
+    /// Adds a key. Returns whether the add had an effect: `false` if the key already waits, if it
+    /// will wait again once it is done, or if the queue is shut down. (An add that races with the
+    /// shutdown may have an effect although no worker is left to take the key.)
     ///
-    /// Everything that the caller did before is visible to the worker that takes the key next.
+    /// All earlier writes of the caller are visible to the worker that takes the key next.
     #[inline]
     pub fn add(&self, key: K, now_ns: i64) -> bool {
         let control = self.fifo.control();
@@ -89,7 +89,7 @@ impl<K: DenseKey> WorkQueue<K> {
         }
     }
 
-    /// Takes the key that has waited longest, if there is one.
+    /// Takes the key that has waited longest. Does not block.
     #[inline]
     pub fn try_take(&self, now_ns: i64) -> Take<K> {
         match self.try_take_with_wait(now_ns) {
@@ -99,8 +99,8 @@ impl<K: DenseKey> WorkQueue<K> {
         }
     }
 
-    /// Like [`try_take`](Self::try_take), and also returns how long the key has waited, in
-    /// nanoseconds. This is the value that `workqueue_queue_duration_seconds` counts in buckets.
+    /// Like [`try_take`](Self::try_take), but also returns how long the key has waited, in
+    /// nanoseconds. The metric `workqueue_queue_duration_seconds` counts this time in buckets.
     #[inline]
     pub fn try_take_with_wait(&self, now_ns: i64) -> Take<(K, u64)> {
         match self.fifo.pop() {
@@ -111,7 +111,7 @@ impl<K: DenseKey> WorkQueue<K> {
     }
 
     /// Takes the key that has waited longest. Parks the thread while no key is waiting. Returns
-    /// `None` once the queue is shut down and empty. `clock` is read once, when there is a key.
+    /// `None` once the queue is shut down and empty. Reads `clock` once, after a key was found.
     pub fn take(&self, clock: &dyn Fn() -> i64) -> Option<K> {
         let index = self.fifo.pop_or_park()?;
         Some(self.taken(index, clock()).0)
@@ -176,8 +176,8 @@ impl<K: DenseKey> WorkQueue<K> {
         self.len() == 0
     }
 
-    /// Shuts the queue down: later adds are ignored, waiting keys are still returned, and then
-    /// [`Take::ShutDown`]. Cancels a drain. Wakes all threads.
+    /// Shuts the queue down. It ignores later adds, still returns the waiting keys, and then
+    /// returns [`Take::ShutDown`]. Cancels a drain. Wakes all threads.
     pub fn shut_down(&self) {
         self.fifo.shut_down();
     }
@@ -189,8 +189,8 @@ impl<K: DenseKey> WorkQueue<K> {
         self.fifo.wait_for_drain(|| self.drain_complete());
     }
 
-    /// Starts a drain without waiting for it: [`shut_down_with_drain`](Self::shut_down_with_drain)
-    /// without the parking.
+    /// Starts a drain without waiting for its end:
+    /// [`shut_down_with_drain`](Self::shut_down_with_drain) without the parking.
     pub fn start_drain(&self) {
         self.fifo.start_drain();
     }
@@ -211,16 +211,16 @@ impl<K: DenseKey> WorkQueue<K> {
     /// Reports whether there was a moment at which no key was taken.
     ///
     /// A single pass over the keys could miss a key that is taken after the pass has visited it,
-    /// while a key that the pass has not reached yet is finished. So this makes two passes. If
-    /// neither found a running key and no key was taken between them, nothing was running between
-    /// them.
+    /// while a key that the pass has not reached yet is finished. This function therefore makes two
+    /// passes. If neither found a running key and no key was taken between them, nothing was
+    /// running between them.
     fn nothing_is_running(&self) -> bool {
         let running =
             |slot: &Slot| matches!(slot.word().state(), KeyState::Running | KeyState::Dirty);
         loop {
             let (mut before, mut after) = (0u64, 0u64);
             for (_, slot) in self.slots.iter() {
-                // Acquire: the word is read after the count here, and before it below.
+                // Acquire: the word is read after the count here, and before the count below.
                 before += u64::from(slot.takes.load(Ordering::Acquire));
                 if running(slot) {
                     return false;

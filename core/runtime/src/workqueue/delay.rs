@@ -1,18 +1,18 @@
-//! Delayed keys: a heap by due time that tracks the position of each key.
+//! Delayed keys: a heap ordered by due time that tracks the position of each key.
 
-/// Children per node. With four, the heap is half as deep as with two, and the children of a node
-/// share one or two cache lines.
+/// The number of children per node. With four, the heap is half as deep as with two, and the
+/// children of a node share one or two cache lines.
 const ARITY: usize = 4;
 
 /// The entry in `positions` of a key that is not in the heap.
 const NOWHERE: u32 = u32::MAX;
 
-/// A min-heap by due time with at most one entry per key. Keys are dense indices. Of equal due
-/// times, the one inserted first comes out first.
+/// A min-heap by due time with at most one entry per key. Keys are dense indices. Keys with equal
+/// due times come out in the order of their insertion.
 #[derive(Debug, Default)]
 pub(super) struct DelayHeap {
     entries: Vec<Entry>,
-    /// The index in `entries`, by key.
+    /// The index in `entries` of each key; `NOWHERE` for a key that is not in the heap.
     positions: Vec<u32>,
     /// The number of entries inserted so far.
     inserted: u64,
@@ -26,7 +26,8 @@ struct Entry {
 }
 
 impl Entry {
-    /// Returns the sort key: due time, then insertion order. One number compares without a branch.
+    /// Returns the sort key: due time, then insertion order. A single number compares without a
+    /// branch.
     #[inline]
     fn order(self) -> i128 {
         (i128::from(self.due_ns) << 64) | i128::from(self.sequence)
@@ -34,17 +35,17 @@ impl Entry {
 }
 
 impl DelayHeap {
-    /// Returns the number of keys.
+    /// Returns the number of keys in the heap.
     pub(super) fn len(&self) -> usize {
         self.entries.len()
     }
 
-    /// Returns the earliest due time.
+    /// Returns the earliest due time; `None` if the heap is empty.
     pub(super) fn next_due_ns(&self) -> Option<i64> {
         self.entries.first().map(|entry| entry.due_ns)
     }
 
-    /// Returns the due time of a key that is in the heap.
+    /// Returns the due time of a key; `None` if the key is not in the heap.
     pub(super) fn due_ns(&self, key: u32) -> Option<i64> {
         let position = *self.positions.get(key as usize)?;
         (position != NOWHERE).then(|| self.entries[position as usize].due_ns)
@@ -77,7 +78,7 @@ impl DelayHeap {
         }
     }
 
-    /// Removes and returns the key that is due first, if it is due by now.
+    /// Removes and returns the key that is due first; `None` if no key is due by now.
     pub(super) fn pop_due(&mut self, now_ns: i64) -> Option<u32> {
         let first = *self.entries.first()?;
         if first.due_ns > now_ns {
@@ -91,7 +92,7 @@ impl DelayHeap {
         Some(first.key)
     }
 
-    /// Removes all keys; keeps the memory.
+    /// Removes all keys but keeps the memory.
     pub(super) fn clear(&mut self) {
         for entry in self.entries.drain(..) {
             self.positions[entry.key as usize] = NOWHERE;
@@ -101,7 +102,7 @@ impl DelayHeap {
     #[inline]
     fn put(&mut self, at: usize, entry: Entry) {
         self.entries[at] = entry;
-        // Fewer than 2^32 entries: one per key.
+        // There are fewer than 2^32 entries: one per key.
         #[expect(
             clippy::cast_possible_truncation,
             reason = "at most one entry per 32-bit key"

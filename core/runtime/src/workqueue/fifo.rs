@@ -11,8 +11,8 @@ use crate::primitives::{
 };
 
 /// The control word. All threads read it and it rarely changes, so each core keeps a cached copy.
-/// From the lowest bit: parked threads (16 bits), the two flags, the newest ring, which pushes go
-/// to (5 bits), and the oldest ring that may hold keys (5 bits).
+/// From the lowest bit: the number of parked threads (16 bits), the two flags, the newest ring, to
+/// which keys are pushed (5 bits), and the oldest ring that may hold keys (5 bits).
 #[derive(Clone, Copy)]
 pub(super) struct Control(u64);
 
@@ -51,7 +51,7 @@ impl Control {
 /// The result of a pop.
 pub(super) enum Popped {
     Key(u32),
-    /// No key, and the control word as it was before the pop.
+    /// There was no key. Holds the control word as it was before the pop.
     Nothing(Control),
 }
 
@@ -61,12 +61,12 @@ pub(super) struct Fifo {
     /// Ring `g` has capacity for `first_capacity << g` keys. Created under `growth`, never freed.
     rings: [OnceLock<Ring>; QUEUE_GENERATIONS],
     first_capacity: usize,
-    /// Held while adding a ring and while retiring the oldest. Never held while taking `park`.
+    /// Held while a ring is added or the oldest is retired. Never held while `park` is taken.
     growth: Mutex<()>,
     /// Held by a thread from the moment it announces that it will park until it is parked, and by a
     /// thread that wakes others. A thread that holds it may take `growth`.
     park: Mutex<()>,
-    /// Notified when a key was pushed or the queue is shutting down.
+    /// Notified when a key was pushed and when the queue shuts down.
     pushed: Condvar,
     /// Notified when a key is done while the queue drains, and when the drain is cancelled.
     done: Condvar,
@@ -122,8 +122,8 @@ impl Fifo {
 
     /// Returns the control word after this thread has changed a ring. A thread that changes the
     /// control word and then reads a ring also has a fence in between
-    /// ([`Self::fence_before_ring`]). So either that thread sees the key, or this one sees the new
-    /// control word.
+    /// ([`Self::fence_before_ring`]). Therefore either that thread sees the key, or this thread
+    /// sees the new control word.
     #[inline]
     fn control_after_ring(&self) -> Control {
         // SeqCst: the single order of all fences decides which thread sees the other.
@@ -132,15 +132,15 @@ impl Fifo {
         Control(self.control.load(Ordering::Relaxed))
     }
 
-    /// Separates a change of the control word, made or read by this thread, from a read of a ring.
-    /// The read must not miss the keys of threads that have not seen the change.
+    /// Separates a change of the control word, which this thread has made or read, from a read of a
+    /// ring. The read must not miss the keys of threads that have not seen the change.
     #[inline]
     fn fence_before_ring() {
         // SeqCst: as in `control_after_ring`.
         fence(Ordering::SeqCst);
     }
 
-    /// Takes the oldest key.
+    /// Takes the oldest key. Does not park.
     #[inline]
     pub(super) fn pop(&self) -> Popped {
         let control = self.control();
@@ -150,7 +150,7 @@ impl Fifo {
         }
     }
 
-    /// Pops a key after the oldest ring turned out to be empty.
+    /// Pops a key after the oldest ring was found empty.
     #[cold]
     fn pop_slow(&self, mut control: Control) -> Popped {
         loop {
@@ -181,7 +181,8 @@ impl Fifo {
         }
     }
 
-    /// Adds rings until one has capacity for the key. Returns the control word that names it.
+    /// Adds rings until the newest has capacity for the key. Returns the control word that names
+    /// it.
     #[cold]
     fn grow_for(&self, key: u32) -> Control {
         let _growth = lock(&self.growth);
@@ -198,9 +199,9 @@ impl Fifo {
     }
 
     /// Called by a push to a ring that was replaced in the meantime. If that ring is already
-    /// retired, its keys are moved to the newest ring. These keys come from pushes that have not
-    /// returned yet, so they may go last. If the ring is not retired, its keys are in the right
-    /// place.
+    /// retired, moves its keys to the newest ring. These keys come from pushes that have not
+    /// returned yet, so they may come last in the order. If the ring is not retired, its keys can
+    /// stay in it.
     #[cold]
     fn move_late_keys(&self, generation: usize) {
         let mut parked = 0;
@@ -211,7 +212,7 @@ impl Fifo {
                 return;
             }
             while let Some(key) = self.ring(generation).pop() {
-                // This ring cannot be replaced while the lock is held.
+                // The newest ring cannot be replaced while this thread holds the lock.
                 self.ring(control.newest()).push(key);
                 parked += u64::from(self.control_after_ring().parked() > 0);
             }
@@ -227,7 +228,8 @@ impl Fifo {
         self.pushed.notify_one();
     }
 
-    /// Takes the oldest key. Parks while there is none. Returns `None` once shut down and empty.
+    /// Takes the oldest key. Parks while there is none. Returns `None` once the queue is shut down
+    /// and empty.
     pub(super) fn pop_or_park(&self) -> Option<u32> {
         match self.pop() {
             Popped::Key(key) => return Some(key),
@@ -235,8 +237,8 @@ impl Fifo {
             Popped::Nothing(_) => {}
         }
         let mut park = lock(&self.park);
-        // Relaxed: ordered by the fence. Either a push sees this thread and waits for the lock, or
-        // the second pop below sees the push.
+        // Relaxed: ordered by the fence. Either a push sees that this thread parks and waits for
+        // the lock, or the second pop below sees the pushed key.
         self.control.fetch_add(PARKED_ONE, Ordering::Relaxed);
         Self::fence_before_ring();
         let found = loop {
@@ -246,7 +248,7 @@ impl Fifo {
                 Popped::Nothing(_) => park = wait(&self.pushed, park),
             }
         };
-        // Relaxed: a push that still counts this thread wakes another thread or none.
+        // Relaxed: a push that still counts this thread as parked wakes another thread or none.
         self.control.fetch_sub(PARKED_ONE, Ordering::Relaxed);
         found
     }
@@ -287,7 +289,7 @@ impl Fifo {
         self.done.notify_all();
     }
 
-    /// Parks until `complete` returns true. Calls it again after each `wake_drain` and `shut_down`.
+    /// Parks until `complete` returns true. Checks again after each `wake_drain` and `shut_down`.
     pub(super) fn wait_for_drain(&self, complete: impl Fn() -> bool) {
         let mut park = lock(&self.park);
         while !complete() {

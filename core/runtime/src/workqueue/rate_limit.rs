@@ -1,5 +1,5 @@
-//! The delay of a failed key: a fixed time, or an exponential delay per key. In most queues it is
-//! the longer of that delay and the delay of a token bucket that all keys share.
+//! The delay of a failed key: a constant delay, or an exponential delay per key. In most queues it
+//! is the longer of the exponential delay and the delay of a token bucket that all keys share.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -9,10 +9,10 @@ use crate::intern::{AppendTable, DenseKey};
 use crate::limits::{BACKOFF_BASE_NS, BACKOFF_MAX_NS, RETRY_BURST, RETRY_QPS};
 use crate::primitives::{AtomicU32, CachePadded, Mutex, Ordering, lock};
 
-/// A delay that doubles with each failure of a key, from 5 ms to 1000 s.
+/// A delay that doubles with each failure of a key, from a first to a maximum delay.
 ///
-/// Two counters per key. Counting and forgetting take no lock, and allocate only for the first
-/// failure of a new range of keys.
+/// Stores two counters per key. Counting and forgetting take no lock. They allocate only for the
+/// first failure in a new range of keys.
 pub struct ExponentialLimiter<K> {
     failures: AppendTable<Failures>,
     base_ns: i64,
@@ -20,9 +20,9 @@ pub struct ExponentialLimiter<K> {
     key: PhantomData<fn(K)>,
 }
 
-/// The failures of one key: all that were ever counted minus those forgotten. Counting and
-/// forgetting therefore write to different words, and a count under a lock need not be an atomic
-/// addition.
+/// The failures of one key: all that were ever counted minus those that were forgotten. Counting
+/// and forgetting therefore write to different words, and a count under a lock need not be an
+/// atomic addition.
 #[derive(Debug, Default)]
 struct Failures {
     counted: AtomicU32,
@@ -30,7 +30,7 @@ struct Failures {
 }
 
 impl<K: DenseKey> ExponentialLimiter<K> {
-    /// Creates a limiter with these first and longest delays.
+    /// Creates a limiter with this first and this maximum delay.
     pub fn new(base_ns: i64, max_ns: i64) -> Self {
         ExponentialLimiter {
             failures: AppendTable::new(),
@@ -49,11 +49,11 @@ impl<K: DenseKey> ExponentialLimiter<K> {
         self.delay_ns(counted.wrapping_sub(failures.forgotten.load(Ordering::Relaxed)))
     }
 
-    /// Like [`when`](Self::when), for callers that hold a lock that allows one count at a time.
+    /// Like [`when`](Self::when), for callers that hold a lock that excludes other counts.
     #[inline]
     fn when_locked(&self, key: K) -> i64 {
         let failures = self.failures.get_or_grow(key.index());
-        // Relaxed, all: as in `when`; the lock excludes other counts.
+        // Relaxed, all: as in `when`. The lock excludes other counts.
         let counted = failures.counted.load(Ordering::Relaxed);
         failures
             .counted
@@ -61,11 +61,11 @@ impl<K: DenseKey> ExponentialLimiter<K> {
         self.delay_ns(counted.wrapping_sub(failures.forgotten.load(Ordering::Relaxed)))
     }
 
-    /// Returns the delay after this many earlier failures.
+    /// Returns the delay after this number of earlier failures.
     #[inline]
     fn delay_ns(&self, failures: u32) -> i64 {
-        // Exact: upstream multiplies doubles, where a power of two only changes the exponent. A
-        // result that does not fit into an integer is above the longest delay.
+        // Exact: upstream multiplies doubles, and a power of two only changes the exponent. A
+        // result that does not fit into an integer is above the maximum delay.
         let factor = 1i64.checked_shl(failures).filter(|&factor| factor > 0);
         let delay_ns = factor.and_then(|factor| self.base_ns.checked_mul(factor));
         delay_ns.map_or(self.max_ns, |delay_ns| delay_ns.min(self.max_ns))
@@ -75,8 +75,8 @@ impl<K: DenseKey> ExponentialLimiter<K> {
     #[inline]
     pub fn forget(&self, key: K) {
         if let Some(failures) = self.failures.get(key.index()) {
-            // Relaxed, all: as in `when`. Most keys have no failures, and reading leaves their
-            // cache line shared.
+            // Relaxed, all: as in `when`. Most keys have no failures, and a read keeps their cache
+            // line shared.
             let counted = failures.counted.load(Ordering::Relaxed);
             if failures.forgotten.load(Ordering::Relaxed) != counted {
                 failures.forgotten.store(counted, Ordering::Relaxed);
@@ -108,7 +108,7 @@ impl<K> fmt::Debug for ExponentialLimiter<K> {
     }
 }
 
-/// A token bucket: tokens arrive at a steady rate up to a burst, and may be owed. It starts full.
+/// A token bucket: tokens arrive at a steady rate up to a maximum, and may be owed. It starts full.
 ///
 /// The arithmetic is that of Go's `golang.org/x/time/rate` in doubles, step by step, so the delays
 /// are the same to the nanosecond.
@@ -122,8 +122,8 @@ pub struct TokenBucket {
 }
 
 impl TokenBucket {
-    /// Creates a full bucket of `burst` tokens that refills with `per_second`, which must be above
-    /// 0.
+    /// Creates a full bucket of `burst` tokens that refills at `per_second` tokens per second.
+    /// `per_second` must be above 0.
     pub fn new(per_second: f64, burst: u32) -> Self {
         debug_assert!(per_second > 0.0);
         let burst = f64::from(burst);
@@ -136,7 +136,7 @@ impl TokenBucket {
     }
 
     /// Like [`reserve`](Self::reserve), but takes no token that would not be available within
-    /// `max_ns`. It then returns `max_ns`, and the owed tokens don't increase.
+    /// `max_ns`. In that case it returns `max_ns`, and the number of owed tokens does not increase.
     pub fn reserve_within(&mut self, max_ns: i64, now_ns: i64) -> i64 {
         let before = self.clone();
         let delay_ns = self.reserve(now_ns);
@@ -147,8 +147,8 @@ impl TokenBucket {
         max_ns
     }
 
-    /// Takes one token, owing it if needed. Returns the number of nanoseconds until it is
-    /// available. Earlier callers are served first. A time before the last one adds no tokens, and
+    /// Takes one token, which may be owed. Returns the number of nanoseconds until the token is
+    /// available. Serves earlier callers first. A time before the last one adds no tokens, and
     /// the bucket continues from that time.
     #[inline]
     pub fn reserve(&mut self, now_ns: i64) -> i64 {
@@ -165,19 +165,20 @@ impl TokenBucket {
     }
 }
 
-/// Converts whole seconds and the rest separately, which rounds differently from one division.
+/// Converts whole seconds and the rest separately, which rounds differently from a single division.
 #[inline]
 fn seconds(ns: i64) -> f64 {
     (ns / 1_000_000_000) as f64 + (ns % 1_000_000_000) as f64 / 1e9
 }
 
-/// The limiter of upstream's controllers: the longer of an exponential delay per key (5 ms to 1000
-/// s) and of a bucket for all keys (10 per second, burst 100). Both count every failure.
+/// The limiter of upstream's controllers. The delay is the longer of an exponential delay per key
+/// (5 ms to 1000 s) and that of a bucket for all keys (10 per second, burst 100). Both count every
+/// failure.
 #[derive(Debug)]
 pub struct ControllerLimiter<K> {
-    /// Counts failures only under the lock of `bucket`.
+    /// The exponential delay. Counts failures only under the lock of `bucket`.
     exponential: ExponentialLimiter<K>,
-    /// Held while one failure is counted.
+    /// The token bucket of all keys. Its lock is held while one failure is counted.
     bucket: CachePadded<Mutex<TokenBucket>>,
 }
 
@@ -187,7 +188,7 @@ impl<K: DenseKey> ControllerLimiter<K> {
         ControllerLimiter::with(ExponentialLimiter::new(BACKOFF_BASE_NS, BACKOFF_MAX_NS))
     }
 
-    /// Creates a limiter with another exponential delay.
+    /// Creates a limiter with upstream's bucket and this exponential delay.
     fn with(exponential: ExponentialLimiter<K>) -> Self {
         let bucket = TokenBucket::new(RETRY_QPS, RETRY_BURST);
         ControllerLimiter {
@@ -204,8 +205,8 @@ impl<K: DenseKey> ControllerLimiter<K> {
         own_ns.max(bucket.reserve(now_ns))
     }
 
-    /// Counts a failure. Returns the delay in nanoseconds, at most `max_ns`. Takes a token only if
-    /// `takes_token` is set.
+    /// Counts a failure of a key. Returns the key's delay in nanoseconds, at most `max_ns`. Takes a
+    /// token only if `takes_token` is set.
     pub fn when_within(&self, key: K, max_ns: i64, takes_token: bool, now_ns: i64) -> i64 {
         let mut bucket = lock(&self.bucket);
         let own_ns = self.exponential.when_locked(key).min(max_ns);
@@ -234,7 +235,7 @@ impl<K: DenseKey> Default for ControllerLimiter<K> {
     }
 }
 
-/// The limiter of one queue, chosen by its row.
+/// The limiter of a queue, chosen by the queue's row.
 #[derive(Debug)]
 #[expect(
     clippy::large_enum_variant,
@@ -245,7 +246,7 @@ pub enum Limiter<K> {
     Controller(ControllerLimiter<K>),
     /// Only an exponential delay.
     Exponential(ExponentialLimiter<K>),
-    /// A constant delay in ns. Counts nothing.
+    /// A constant delay in ns. Does not count failures.
     Fixed(i64),
 }
 
@@ -268,7 +269,7 @@ impl<K: DenseKey> Limiter<K> {
         }
     }
 
-    /// Counts a failure. Returns the delay in nanoseconds.
+    /// Counts a failure of a key. Returns the key's delay in nanoseconds.
     pub fn when(&self, key: K, now_ns: i64) -> i64 {
         match self {
             Limiter::Controller(limiter) => limiter.when(key, now_ns),
@@ -277,8 +278,8 @@ impl<K: DenseKey> Limiter<K> {
         }
     }
 
-    /// Counts a failure. Returns the delay in nanoseconds, at most `max_ns`. Takes a token, if
-    /// there is a bucket, only if `takes_token` is set.
+    /// Counts a failure of a key. Returns the key's delay in nanoseconds, at most `max_ns`. If
+    /// there is a bucket, takes a token only if `takes_token` is set.
     pub fn when_within(&self, key: K, max_ns: i64, takes_token: bool, now_ns: i64) -> i64 {
         match self {
             Limiter::Controller(limiter) => limiter.when_within(key, max_ns, takes_token, now_ns),
@@ -301,7 +302,7 @@ impl<K: DenseKey> Limiter<K> {
             .map_or(0, |limiter| limiter.num_requeues(key))
     }
 
-    /// Returns the part that counts failures, if there is one.
+    /// Returns the part that counts failures; `None` if the delay is constant.
     #[inline]
     fn exponential(&self) -> Option<&ExponentialLimiter<K>> {
         match self {

@@ -1,4 +1,4 @@
-//! The base queue, extended by delays and a rate limiter.
+//! The base queue, extended with delays and a rate limiter.
 
 use podstorm_objects::Str;
 
@@ -12,22 +12,22 @@ use crate::limits::HARDENED_STALE_RETRY_MAX_NS;
 use crate::metrics::Family;
 use crate::primitives::{AtomicI64, CachePadded, Mutex, MutexGuard, Ordering, lock};
 
-/// The value of `next_due_ns` if nothing is delayed.
+/// The value of `next_due_ns` if no key is delayed.
 const NEVER: i64 = i64::MAX;
 
-/// A [`WorkQueue`] whose keys can also be added later, after a given delay or after one that grows
-/// with the key's failures. Each key has at most one delayed add, the earliest. A delayed add ends
-/// only when it is due.
+/// A [`WorkQueue`] whose keys can also be added later, after a given delay or after a delay that
+/// grows with the key's failures. Each key has at most one delayed add, the earliest. A delayed add
+/// stays until it is due.
 ///
-/// Laid out in the order of the fields, so that the base queue is at the beginning and is reached
-/// without an addition.
+/// The memory layout follows the order of the fields: the base queue is at the beginning and is
+/// reached without an addition.
 #[derive(Debug)]
 #[repr(C)]
 pub struct RateLimitingQueue<K> {
     queue: WorkQueue<K>,
     delays: CachePadded<Mutex<Delays>>,
-    /// The heap's earliest due time. Written under the lock of `delays`. All accesses are Relaxed:
-    /// a thread that finds a due time checks again under that lock.
+    /// The earliest due time in the heap. Written under the lock of `delays`. All accesses are
+    /// Relaxed: a thread that finds a due time checks again under that lock.
     next_due_ns: CachePadded<AtomicI64>,
     limiter: Limiter<K>,
     row: QueueRow,
@@ -36,15 +36,15 @@ pub struct RateLimitingQueue<K> {
 #[derive(Debug, Default)]
 struct Delays {
     heap: DelayHeap,
-    /// Accepted delayed adds, including those with a delay of 0.
+    /// The number of accepted delayed adds, including those with a delay of 0.
     retries: u64,
-    /// By key: when the last bounded retry is due, until it is canceled; `i64::MIN` if there is
-    /// none.
+    /// For each key, when its last bounded retry is due, until it is canceled; `i64::MIN` if there
+    /// is none.
     bounded: Vec<i64>,
 }
 
 impl Delays {
-    /// Returns when the key will be added, if that is not after its last bounded retry.
+    /// Returns when the key will be added; `None` if that is after its last bounded retry.
     fn pending_retry(&self, key: usize) -> Option<i64> {
         let retry_ns = *self.bounded.get(key)?;
         let due_ns = self.heap.due_ns(u32::try_from(key).ok()?)?;
@@ -72,7 +72,7 @@ impl<K: DenseKey> RateLimitingQueue<K> {
         RateLimitingQueue::build(QueueRow::new(""), keys)
     }
 
-    /// Creates an empty queue with this row.
+    /// Creates an empty queue with the settings in `row`.
     pub fn from_row(row: QueueRow) -> Self {
         RateLimitingQueue::build(row, 0)
     }
@@ -98,20 +98,20 @@ impl<K: DenseKey> RateLimitingQueue<K> {
         self.queue.add(key, now_ns)
     }
 
-    /// Takes the key that has waited longest, if there is one; see [`WorkQueue::try_take`].
+    /// Takes the key that has waited longest, without blocking; see [`WorkQueue::try_take`].
     #[inline]
     pub fn try_take(&self, now_ns: i64) -> Take<K> {
         self.queue.try_take(now_ns)
     }
 
-    /// Like [`try_take`](Self::try_take), and also returns how long the key has waited; see
+    /// Like [`try_take`](Self::try_take), but also returns how long the key has waited; see
     /// [`WorkQueue::try_take_with_wait`].
     #[inline]
     pub fn try_take_with_wait(&self, now_ns: i64) -> Take<(K, u64)> {
         self.queue.try_take_with_wait(now_ns)
     }
 
-    /// Takes the key that has waited longest, and parks while there is none; see
+    /// Takes the key that has waited longest. Parks while there is none; see
     /// [`WorkQueue::take`].
     pub fn take(&self, clock: &dyn Fn() -> i64) -> Option<K> {
         self.queue.take(clock)
@@ -123,8 +123,8 @@ impl<K: DenseKey> RateLimitingQueue<K> {
         self.queue.done(key, now_ns);
     }
 
-    /// Adds a key after a delay, or immediately if the delay is 0 or less. Of two delayed adds of a
-    /// key, the earlier stays. Ignored once the queue is shut down.
+    /// Adds a key after a delay, or immediately if the delay is 0 or less. Keeps only the earlier
+    /// of two delayed adds of a key. Does nothing once the queue is shut down.
     ///
     /// Returns whether [`next_due`](Self::next_due) is now earlier, so that a timer must be reset.
     /// Takes the lock of the delays. O(log n), and O(1) on average.
@@ -152,16 +152,16 @@ impl<K: DenseKey> RateLimitingQueue<K> {
         is_earlier
     }
 
-    /// Returns when the next delayed add is due. `None` if there is none, or if the queue is shut
-    /// down.
+    /// Returns when the next delayed add is due; `None` if no key is delayed, or if the queue is
+    /// shut down.
     #[inline]
     pub fn next_due(&self) -> Option<i64> {
         let due_ns = self.next_due_ns.load(Ordering::Relaxed);
         (due_ns != NEVER && !self.queue.shutting_down()).then_some(due_ns)
     }
 
-    /// Adds all due keys in the order of their due times, and of their insertion if these are
-    /// equal. Returns their number. Takes no lock if none is due.
+    /// Adds all due keys in the order of their due times; keys with equal times, in the order of
+    /// their insertion. Returns the number of keys. Takes no lock if none is due.
     pub fn fire_due(&self, now_ns: i64) -> usize {
         if self.next_due_ns.load(Ordering::Relaxed) > now_ns {
             return 0;
@@ -188,10 +188,10 @@ impl<K: DenseKey> RateLimitingQueue<K> {
         delay_ns
     }
 
-    /// Like [`add_rate_limited`](Self::add_rate_limited), but after at most `max_ns`. While an
-    /// earlier retry of the key is pending, a failure neither moves it nor counts. If `takes_token`
-    /// is false, for a failure without a request, the token is left to other keys. Returns the
-    /// number of nanoseconds until the key is added.
+    /// Like [`add_rate_limited`](Self::add_rate_limited), but with a delay of at most `max_ns`.
+    /// While an earlier retry of the key is pending, a failure neither moves that retry nor counts.
+    /// If `takes_token` is false, as for a failure without a request, other keys keep the token.
+    /// Returns the number of nanoseconds until the key is added.
     ///
     /// The failures and retries of one key must not race. They don't, because a key is never taken
     /// twice at the same time. Takes the locks of the delays and of the limiter, one after the
@@ -201,13 +201,13 @@ impl<K: DenseKey> RateLimitingQueue<K> {
             return due_ns.saturating_sub(now_ns);
         }
         let delay_ns = self.limiter.when_within(key, max_ns, takes_token, now_ns);
-        // Recorded first: an earlier add serves as the retry, a later one does not.
+        // Recorded first: an earlier add replaces the retry, a later one does not.
         lock(&self.delays).note_retry(key.index(), now_ns.saturating_add(delay_ns));
         self.add_after(key, delay_ns, now_ns);
         delay_ns
     }
 
-    /// Gives back a taken key with the end of its sync; see [`End`]. O(1) on average.
+    /// Gives back a taken key and handles the end of its sync; see [`End`]. O(1) on average.
     #[inline]
     pub fn finish(&self, key: K, end: End, now_ns: i64) {
         match end {
@@ -242,8 +242,8 @@ impl<K: DenseKey> RateLimitingQueue<K> {
         self.retry_within(key, max_ns, asked, now_ns);
     }
 
-    /// Resets the failures of a key to 0. A delayed add stays, but where retries are bounded, the
-    /// next failure does not wait for it. Takes no lock for a key without failures.
+    /// Resets the number of failures of a key to 0. A delayed add stays, but where retries are
+    /// bounded, the next failure does not wait for it. Takes no lock for a key without failures.
     #[inline]
     pub fn forget(&self, key: K) {
         if self.row.retry_max_ns.is_none() {
@@ -254,7 +254,8 @@ impl<K: DenseKey> RateLimitingQueue<K> {
         }
     }
 
-    /// Returns the number of failures of a key since it was last forgotten.
+    /// Returns the number of failures of a key since [`forget`](Self::forget) was last called for
+    /// it.
     #[inline]
     pub fn num_requeues(&self, key: K) -> u32 {
         self.limiter.num_requeues(key)

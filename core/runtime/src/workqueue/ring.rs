@@ -2,7 +2,7 @@
 //! exchange.
 //!
 //! The ring relies on two guarantees of the queue: a key is in the ring at most once, and its index
-//! is below the capacity. So no push finds the ring full.
+//! is below the capacity. A push therefore never finds the ring full.
 
 use crate::primitives::{AtomicU64, CachePadded, Ordering, back_off, wait_for_another};
 
@@ -12,15 +12,15 @@ pub(super) struct Ring {
     head: CachePadded<AtomicU64>,
     /// The position of the next push.
     tail: CachePadded<AtomicU64>,
-    /// The lap, counted from 1, in the upper half of each word and the key in the lower half. A pop
-    /// reads both in one load, so it never has to put a key back.
+    /// One word per cell: the lap, counted from 1, in the upper half and the key in the lower half.
+    /// A pop reads both in one load, so it never has to put a key back.
     cells: Box<[AtomicU64]>,
 }
 
 const LAP_SHIFT: u32 = u32::BITS;
 
 impl Ring {
-    /// Creates a ring for this many keys, a power of two.
+    /// Creates a ring with this capacity, which must be a power of two.
     pub(super) fn new(capacity: usize) -> Self {
         debug_assert!(capacity.is_power_of_two());
         Ring {
@@ -35,8 +35,8 @@ impl Ring {
         &self.cells[position as usize & (self.cells.len() - 1)]
     }
 
-    /// Returns what the cell at this position holds above its key after the push to it. The
-    /// previous lap's value differs, whatever the capacity.
+    /// Returns the upper half of the cell at this position after the push to that position. It
+    /// differs from that of the previous lap, whatever the capacity.
     #[inline]
     fn lap(&self, position: u64) -> u64 {
         ((position >> self.cells.len().trailing_zeros()) + 1) << LAP_SHIFT
@@ -46,14 +46,14 @@ impl Ring {
     #[inline]
     pub(super) fn push(&self, key: u32) {
         // Relaxed: the cell publishes the key. The pop that freed the cell happened before, because
-        // the key's own word has been exchanged since.
+        // the key's own word has been exchanged since then.
         let position = self.tail.fetch_add(1, Ordering::Relaxed);
-        // Release: a pop of this key reads what happened before the push.
+        // Release: the pop of this key sees everything that happened before the push.
         self.cell(position)
             .store(self.lap(position) | u64::from(key), Ordering::Release);
     }
 
-    /// Takes the oldest key.
+    /// Takes the oldest key; `None` if the ring is empty.
     #[inline]
     pub(super) fn pop(&self) -> Option<u32> {
         let mut attempts = 0;
@@ -76,7 +76,7 @@ impl Ring {
                 back_off();
                 continue;
             }
-            // Relaxed: a caller that must not miss a push has a fence before this.
+            // Relaxed: a caller that must not miss a push has a fence before the pop.
             if self.tail.load(Ordering::Relaxed) == head {
                 return None;
             }
@@ -85,7 +85,7 @@ impl Ring {
         }
     }
 
-    /// Returns the number of keys.
+    /// Returns the number of keys in the ring.
     pub(super) fn len(&self) -> usize {
         // Relaxed, both: the count may be outdated when it returns.
         let tail = self.tail.load(Ordering::Relaxed);

@@ -1,4 +1,5 @@
-//! The differences between queues, and the ways in which a sync ends.
+//! The row of a queue, which holds its differences from other queues, and the ways in which a sync
+//! can end.
 
 use crate::limits::{BACKOFF_BASE_NS, BACKOFF_MAX_NS};
 
@@ -7,23 +8,23 @@ use crate::limits::{BACKOFF_BASE_NS, BACKOFF_MAX_NS};
 pub struct QueueRow {
     /// The value of the label `name` in the queue's metrics.
     pub name: &'static str,
-    /// The delay of a failed key.
+    /// The delay of a key after a failure.
     pub delay: RetryDelay,
     /// How many times in a row a failed key is retried. After one more failure the key waits for
-    /// the next event, and its failures are forgotten. `None`: without limit.
+    /// the next event, and its failures are forgotten. `None` means no limit.
     pub retries_max: Option<u32>,
-    /// The longest delay after a failure, in ns. With this bound, a failure neither moves nor
-    /// counts while a retry is pending, and [`End::RetryAfterProgress`] and [`End::Postpone`] have
-    /// an effect of their own. `None` is upstream's behaviour: no bound, and both equal
-    /// [`End::Retry`].
+    /// The maximum delay after a failure, in ns. With this bound, a failure neither changes the
+    /// time of a pending retry nor counts while it is pending, and [`End::RetryAfterProgress`] and
+    /// [`End::Postpone`] have separate effects. `None` is upstream's behaviour: no bound, and both
+    /// are the same as [`End::Retry`].
     pub retry_max_ns: Option<i64>,
-    /// How many of the queue's keys are synced concurrently.
+    /// The number of the queue's keys that are synced concurrently.
     pub workers: Workers,
 }
 
 impl QueueRow {
-    /// Returns the row of most upstream queues: [`RetryDelay::CONTROLLER`], no bounds, and as many
-    /// workers as the controller's flag sets.
+    /// Returns the row of most upstream queues: [`RetryDelay::CONTROLLER`], no bounds, and the
+    /// number of workers that the controller's flag sets.
     pub const fn new(name: &'static str) -> QueueRow {
         QueueRow {
             name,
@@ -35,14 +36,14 @@ impl QueueRow {
     }
 }
 
-/// The delay of a key after a failure.
+/// The rule for the delay of a key after a failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RetryDelay {
     /// A delay that doubles with each failure of the key.
     Exponential {
         /// The delay after the first failure, in ns.
         base_ns: i64,
-        /// The longest delay, in ns.
+        /// The maximum delay, in ns.
         max_ns: i64,
         /// Whether all keys share a token bucket of 10 failures per second with a burst of 100.
         bucket: bool,
@@ -52,7 +53,7 @@ pub enum RetryDelay {
 }
 
 impl RetryDelay {
-    /// 5 ms to 1000 s, with the bucket.
+    /// The delay of upstream's controllers: 5 ms to 1000 s, with the bucket.
     ///
     /// Source: `DefaultTypedControllerRateLimiter` in Kubernetes' `client-go/util/workqueue`.
     pub const CONTROLLER: RetryDelay = RetryDelay::Exponential {
@@ -71,26 +72,26 @@ pub enum Workers {
     Number(usize),
 }
 
-/// The end of a sync, for its key. Upstream's worker expresses it by calls to its queue.
+/// How a sync ended, and what happens to its key. Upstream's worker calls its queue accordingly.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum End {
-    /// The failures of the key are forgotten. Upstream: `Forget`.
+    /// The sync succeeded. The failures of the key are forgotten. Upstream: `Forget`.
     #[default]
     Forget,
     /// The sync failed. The key is retried after the delay of its queue. Upstream:
     /// `AddRateLimited`.
     Retry,
-    /// The sync failed but has changed something. Where retries are bounded, this counts as a first
-    /// failure.
+    /// The sync failed but has changed something. Where retries are bounded, this failure counts as
+    /// the first one.
     RetryAfterProgress,
-    /// The sync waits for its caches and has sent no request. Where retries are bounded, it takes
-    /// no token from the bucket and is retried after at most
+    /// The sync waits for its caches and has sent no request. Where retries are bounded, the key
+    /// takes no token from the bucket and is retried after at most
     /// [`HARDENED_STALE_RETRY_MAX_NS`](crate::limits::HARDENED_STALE_RETRY_MAX_NS).
     Postpone,
     /// The key is not added again and keeps its failures. Upstream: only `Done`, for example after
     /// the sync of a CronJob without a next run.
     Leave,
-    /// The failures of the key are forgotten, and the key is added again after this many ns;
-    /// immediately if 0 or less. Upstream: `Forget` and `AddAfter`.
+    /// The failures of the key are forgotten, and the key is added again after this number of ns;
+    /// immediately if the number is 0 or less. Upstream: `Forget` and `AddAfter`.
     After(i64),
 }

@@ -18,13 +18,13 @@ pub(super) enum KeyState {
     Dirty,
 }
 
-/// A state and, for a queued or dirty key, the time when it was added. Both are in one word, so
-/// they change together.
+/// The state of a key and, if the key is queued or dirty, the time when it was added. Both are in
+/// one word, so they change together.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) struct Word(u64);
 
 impl Word {
-    /// Packs a state and a time. The time has 62 bits, which is 73 years in both directions.
+    /// Packs a state and a time. The time has 62 bits, enough for 73 years in either direction.
     #[inline]
     pub(super) fn new(state: KeyState, added_ns: i64) -> Self {
         Word((added_ns as u64) << 2 | state as u64)
@@ -46,20 +46,20 @@ impl Word {
     }
 }
 
-/// One key, in one cache line. The line moves between cores when one thread adds the key and
-/// another takes it. Only `word` is contended: the thread that has taken the key writes the other
-/// fields, so plain loads and stores suffice, and two threads never count in the same place.
+/// The data of one key, in one cache line. The line moves between cores when one thread adds the
+/// key and another takes it. Only `word` is contended: the thread that has taken the key writes the
+/// other fields, so plain loads and stores suffice, and two threads never count in the same place.
 #[repr(align(64))]
 #[derive(Debug, Default)]
 pub(super) struct Slot {
     word: AtomicU64,
-    /// When the key was last taken.
+    /// When the key was last taken, in ns of the monotonic clock.
     pub(super) started_ns: AtomicI64,
-    /// Sum of the times from adding to taking, in nanoseconds.
+    /// The sum of the times from adding to taking, in nanoseconds.
     pub(super) queued_ns: AtomicU64,
-    /// Sum of the times from taking to done, in nanoseconds.
+    /// The sum of the times from taking to done, in nanoseconds.
     pub(super) worked_ns: AtomicU64,
-    /// How often the key was taken. Incremented while the word marks the key as taken.
+    /// The number of times that the key was taken. Changed only while the word marks it as taken.
     pub(super) takes: AtomicU32,
     pub(super) queued: Buckets,
     pub(super) worked: Buckets,
@@ -68,10 +68,11 @@ pub(super) struct Slot {
 #[cfg(not(any(feature = "loom", feature = "shuttle")))]
 const _: () = assert!(size_of::<Slot>() == 64);
 
-/// The number of durations per bucket, up to 255. Larger counts move to the queue's [`Overflow`].
+/// The number of durations per bucket, up to 255. When a count wraps around, 256 are added to the
+/// queue's [`Overflow`].
 pub(super) type Buckets = [AtomicU8; BUCKETS];
 
-/// The counts that overflowed the buckets of a queue's keys.
+/// The counts that the buckets of a queue's keys could not hold.
 #[derive(Debug, Default)]
 pub(super) struct Overflow {
     pub(super) queued: [AtomicU64; BUCKETS],
@@ -85,9 +86,9 @@ impl Slot {
         Word(self.word.load(Ordering::SeqCst))
     }
 
-    /// Replaces `seen` by `next`, even if they are equal: an add that changes nothing must still be
-    /// visible to the thread that takes the key. Returns `false` if another thread has changed the
-    /// word.
+    /// Replaces `seen` with `next`, even if they are equal: an add that changes nothing must still
+    /// be visible to the thread that takes the key. Returns `false` if another thread has changed
+    /// the word.
     #[inline]
     pub(super) fn exchange(&self, seen: Word, next: Word) -> bool {
         // SeqCst: everything before an add is visible to the thread that takes the key, and
@@ -97,17 +98,17 @@ impl Slot {
             .is_ok()
     }
 
-    /// Marks a popped key as taken. Meanwhile no other thread changes the state, but adds may write
-    /// the word. Returns how long the key was queued, in nanoseconds.
+    /// Marks a popped key as taken. Returns how long the key was queued, in nanoseconds. Until this
+    /// returns, no other thread changes the state, but adds may write the word.
     #[inline]
     pub(super) fn take(&self, now_ns: i64, overflow: &Overflow) -> u64 {
-        // Acquire: makes the time of the add visible, which cannot change while the key is queued.
+        // Acquire: makes the time of the add visible. It cannot change while the key is queued.
         let added = Word(self.word.load(Ordering::Acquire));
         debug_assert_eq!(added.state(), KeyState::Queued);
         // Relaxed: published by the swap.
         self.started_ns.store(now_ns, Ordering::Relaxed);
-        // SeqCst: a swap, not a store, so that everything before adds without an effect is visible
-        // from here on. Also as in `word`.
+        // SeqCst: a swap instead of a store, so that what happened before adds without an effect is
+        // visible from here on. Also as in `word`.
         self.word
             .swap(Word::new(KeyState::Running, 0).0, Ordering::SeqCst);
         // Relaxed, both: as in `bump`.
@@ -117,18 +118,18 @@ impl Slot {
         observe(&self.queued_ns, &self.queued, &overflow.queued, duration_ns)
     }
 
-    /// Counts the duration of the work that ends now, on a key that this thread has taken.
+    /// Counts the duration of the work that ends now. This thread must have the key.
     #[inline]
     pub(super) fn count_work(&self, now_ns: i64, overflow: &Overflow) {
-        // Relaxed: stored by the thread that took the key, which is this one or has synchronized
-        // with it.
+        // Relaxed: stored by the thread that took the key: this thread, or one that has
+        // synchronized with it.
         let started_ns = self.started_ns.load(Ordering::Relaxed);
         let duration_ns = now_ns.saturating_sub(started_ns);
         observe(&self.worked_ns, &self.worked, &overflow.worked, duration_ns);
     }
 }
 
-/// Counts a duration; a negative one counts as 0. Returns the counted duration.
+/// Counts a duration, a negative one as 0. Returns the counted duration in nanoseconds.
 #[inline]
 fn observe(
     sum_ns: &AtomicU64,
@@ -150,8 +151,8 @@ fn observe(
 
 #[cold]
 fn add_overflow(to: &AtomicU64) {
-    // Release: a thread that reads this count sees the bucket emptied, so it counts nothing
-    // twice.
+    // Release: a thread that reads this count also sees that the bucket was emptied, so it counts
+    // nothing twice.
     to.fetch_add(1 << u8::BITS, Ordering::Release);
 }
 
@@ -164,7 +165,7 @@ fn bump(counter: &AtomicU64, by: u64) {
     );
 }
 
-/// 10^i, except 0 for i = 0, so that a duration of 0 has a logarithm too.
+/// Powers of ten, except that the first is 0, so that a duration of 0 has a logarithm, too.
 const POWERS: [u64; 20] = {
     let mut powers = [1; 20];
     let mut i = 1;
@@ -177,7 +178,7 @@ const POWERS: [u64; 20] = {
 };
 
 /// Returns the first bucket whose inclusive bound 10^(i+1) is at least the duration. Branch-free:
-/// the decimal logarithm of the duration minus one, computed from the binary one (1233 / 2^12 is
+/// computes the decimal logarithm of the duration minus one from the binary one (1233 / 2^12 is
 /// log10 of 2).
 #[inline]
 fn bucket(duration_ns: u64) -> usize {

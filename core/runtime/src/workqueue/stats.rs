@@ -1,4 +1,4 @@
-//! The queue's metrics, summed over the data per key.
+//! The metrics of a queue, summed over its keys.
 
 use podstorm_objects::Str;
 
@@ -10,19 +10,20 @@ use crate::primitives::{AtomicU64, Ordering, fence};
 /// The metrics of a queue at one moment.
 #[derive(Clone, Debug, PartialEq)]
 pub struct QueueStats {
-    /// Waiting keys, including those that were added while a worker has them.
+    /// The number of waiting keys, including those that were added again while a worker has them.
     pub depth: u64,
-    /// Adds that had an effect.
+    /// The number of adds that had an effect.
     pub adds_total: u64,
-    /// Seconds from an effective add until the key is taken.
+    /// The times in seconds from an effective add until the key is taken.
     pub queue_duration: HistogramSnapshot,
-    /// Seconds from the take until the key is done.
+    /// The times in seconds from the take until the key is done.
     pub work_duration: HistogramSnapshot,
-    /// Sum of the ages of all work in progress, in seconds.
+    /// The sum of the ages of all work in progress, in seconds.
     pub unfinished_work_seconds: f64,
-    /// Age of the oldest work in progress, in seconds.
+    /// The age of the oldest work in progress, in seconds.
     pub longest_running_processor_seconds: f64,
-    /// Accepted delayed adds, including rate-limited ones and those with a delay of 0.
+    /// The number of accepted delayed adds, including rate-limited ones and those with a delay of
+    /// 0.
     pub retries_total: u64,
 }
 
@@ -53,8 +54,8 @@ fn seconds(ns: u64) -> f64 {
 }
 
 /// The highest values returned so far, for counters whose parts are read one after the other. A
-/// count that is being moved from one part to the other is briefly missing, and a counter must not
-/// go back.
+/// count that is being moved from one part to the other is missing for a moment, but a counter must
+/// not go back.
 #[derive(Debug, Default)]
 pub(super) struct Reported {
     adds: AtomicU64,
@@ -63,7 +64,7 @@ pub(super) struct Reported {
 }
 
 impl QueueStats {
-    /// Starts with the overflow of all keys.
+    /// Creates statistics that start with the overflow of all keys.
     pub(super) fn from_overflow(overflow: &Overflow) -> QueueStats {
         let mut stats = QueueStats::default();
         let both = [
@@ -72,19 +73,19 @@ impl QueueStats {
         ];
         for (histogram, overflow) in both {
             for (total, count) in histogram.counts.iter_mut().zip(overflow) {
-                // Acquire: the buckets are read after the overflow that they were emptied into.
+                // Acquire: the buckets are read after the overflow into which they were emptied.
                 *total = count.load(Ordering::Acquire);
             }
         }
         stats
     }
 
-    /// Adds one key's share.
+    /// Adds the data of one key.
     pub(super) fn count(&mut self, slot: &Slot, now_ns: i64) {
         gather(&mut self.queue_duration, &slot.queued_ns, &slot.queued);
         gather(&mut self.work_duration, &slot.worked_ns, &slot.worked);
         // Acquire: the word is read after the counts. A key that is taken in the meantime is
-        // missing for now, but is not counted both as waiting and as taken.
+        // missing for now, but is not counted as both waiting and taken.
         fence(Ordering::Acquire);
         let state = slot.word().state();
         self.depth += u64::from(matches!(state, KeyState::Queued | KeyState::Dirty));
@@ -98,9 +99,10 @@ impl QueueStats {
         }
     }
 
-    /// Completes the sums. Call it after all keys are counted.
+    /// Completes the sums. Must be called after all keys are counted.
     pub(super) fn conclude(&mut self, reported: &Reported) {
-        // Each effective add is still waiting, or was taken and its time in the queue counted.
+        // Each key of an effective add either still waits, or was taken and its waiting time
+        // counted.
         self.adds_total = self.depth + self.queue_duration.counts.iter().sum::<u64>();
         // Relaxed: a statistic.
         let keep = |now: &mut u64, most: &AtomicU64| {

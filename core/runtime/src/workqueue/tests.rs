@@ -90,7 +90,8 @@ fn a_failure_after_a_success_is_a_first_one_despite_a_retry() {
     queue.forget(99);
 }
 
-/// Adds the key, takes it, and gives it back with this end. Returns in how many ns it comes back.
+/// Adds the key, takes it, and finishes it with this end. Returns after how many ns it is added
+/// again.
 fn ends(queue: &Queue, end: End, now_ns: i64) -> Option<i64> {
     queue.fire_due(now_ns);
     queue.add(0, now_ns);
@@ -117,7 +118,7 @@ fn the_end_of_a_sync_decides_when_its_key_returns() {
         (1, End::Retry, Some(5 * ms), 1),
         (2, End::Postpone, Some(10 * ms), 2),
         (3, End::RetryAfterProgress, Some(20 * ms), 3),
-        // The failures stay across other syncs.
+        // `End::Leave` does not change the number of failures.
         (4, End::Leave, None, 3),
         (5, End::Retry, Some(40 * ms), 4),
         (6, End::After(7), Some(7), 0),
@@ -154,7 +155,7 @@ fn the_row_sets_the_delays_after_failures() {
         // After the last retry, the next failure counts as a first one.
         assert_eq!(after(4), found[0], "{row:?}");
     }
-    // Without a bucket, a thousand keys wait no longer than one.
+    // Without a bucket, a thousand keys wait no longer than a single key.
     let queue = Queue::from_row(twice(exponential));
     let longest = (0..1_000).map(|key| queue.add_rate_limited(key, 0)).max();
     assert_eq!(longest, Some(SECOND_NS));
@@ -175,7 +176,7 @@ fn bounded_retries_distinguish_progress_and_stale_caches() {
     assert_eq!(after(21, End::Postpone), Some(5 * SECOND_NS));
     assert_eq!(after(22, End::RetryAfterProgress), delays[0]);
     assert_eq!(queue.num_requeues(0), 1);
-    // A hundred keys that wait for caches leave the tokens to others.
+    // A hundred keys that wait for caches leave the tokens to other keys.
     let now_ns = 3_600 * SECOND_NS;
     for key in 0..1_000 {
         queue.add(key, now_ns);
@@ -217,7 +218,7 @@ fn a_take_returns_how_long_the_key_has_waited() {
     assert_eq!(queue.try_take_with_wait(1_234), Take::Key((1, 1_134)));
     queue.add(1, 2_000);
     queue.done(1, 11_000);
-    // Counted from the key's first add while it ran.
+    // The time counts from the key's first add while it ran.
     assert_eq!(queue.try_take_with_wait(11_007), Take::Key((1, 9_007)));
     queue.done(1, 11_007);
     queue.add(1, 12_000);
@@ -282,8 +283,8 @@ enum Op {
 }
 
 fn op() -> impl Strategy<Value = Op> {
-    // Keys far apart make the queue grow, four times at most: every step sums the metrics of all
-    // slots.
+    // Keys that are far apart make the queue grow, but at most four times, because every step sums
+    // the metrics of all slots.
     let key = || (0..6u32).prop_map(|n| n * n * 30);
     prop_oneof![
         8 => key().prop_map(Op::Add),
@@ -324,7 +325,7 @@ impl Model {
         }
     }
 
-    /// Fires what is due. All times differ because all `delays` differ.
+    /// Adds the keys that are due. All times differ because all `delays` differ.
     fn fire(&mut self, now: i64) -> usize {
         let mut due: Vec<_> = self
             .delayed
@@ -431,7 +432,7 @@ fn racing_threads_lose_no_add_and_run_no_key_twice() {
                     let at = key as usize;
                     let before = running[at].swap(1, Ordering::Relaxed);
                     assert_eq!(before, 0, "key {key} runs twice concurrently");
-                    // What was written before the add must be visible now.
+                    // Everything written before the add must be visible now.
                     served[at].store(asked[at].load(Ordering::Relaxed), Ordering::Relaxed);
                     takes.fetch_add(1, Ordering::Relaxed);
                     running[at].store(0, Ordering::Relaxed);
@@ -469,7 +470,7 @@ fn racing_threads_lose_no_add_and_run_no_key_twice() {
     assert_eq!(stats.work_duration.count(), stats.adds_total);
 }
 
-/// One key moves back and forth between two parking threads. A lost wake-up would hang the test.
+/// One key moves back and forth between two threads that park. A lost wake-up would hang the test.
 #[test]
 fn no_wakeup_is_lost() {
     let (there, back) = (WorkQueue::<u32>::new(), WorkQueue::<u32>::new());

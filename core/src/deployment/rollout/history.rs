@@ -1,5 +1,5 @@
-//! `kubectl rollout history` and `undo`: the revisions that a Deployment's ReplicaSets keep, and
-//! the return to one.
+//! `kubectl rollout history` and `undo`: the revisions that a Deployment's ReplicaSets preserve,
+//! and the return to one of them.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -12,11 +12,11 @@ use super::super::find_new::{new_and_old, revision};
 use super::RolloutError;
 use crate::template::{TemplateForm, same_template, without_hash_label};
 
-/// The revisions of a Deployment, in ascending order. `Display` formats the table that kubectl
-/// prints.
+/// The revisions of a Deployment, in ascending order. `Display` formats them as the table that
+/// kubectl prints.
 #[derive(Clone, Debug, PartialEq)]
 pub struct History {
-    /// One row for each revision.
+    /// The revisions, one row each.
     pub rows: Vec<HistoryRow>,
 }
 
@@ -31,18 +31,18 @@ pub struct HistoryRow {
     pub replica_set: Arc<ReplicaSet>,
 }
 
-/// The action of kubectl to return to a revision.
+/// What `kubectl rollout undo` does to return to a revision.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Undo {
     /// The JSON patch that kubectl sends; `None` if the Deployment already has the template.
     pub patch: Option<String>,
-    /// The text that kubectl prints after the Deployment's name.
+    /// The message that kubectl prints after the Deployment's name.
     pub message: String,
 }
 
-/// Returns the history of a Deployment. `replica_sets` are those of its namespace, in any order.
-/// Revisions that can't be parsed are left out. Of ReplicaSets with equal revisions, the new one
-/// counts, or otherwise the youngest.
+/// Returns the history of a Deployment. `replica_sets` are those in its namespace, in any order.
+/// Revisions that can't be parsed are left out. If several ReplicaSets have the same revision, the
+/// row has the new ReplicaSet or, if that is not one of them, the youngest.
 ///
 /// # Errors
 /// Fails if the Deployment's selector can't be compiled.
@@ -66,7 +66,7 @@ pub fn history(
     })
 }
 
-/// Returns to a revision; 0 is the one before the last.
+/// Returns how to return to the revision `to_revision`; 0 means the one before the last.
 ///
 /// # Errors
 /// Fails if there is no such revision, the Deployment is paused, or its selector can't be compiled.
@@ -110,7 +110,7 @@ pub fn undo(
 }
 
 impl History {
-    /// Returns the row of one revision, whose template kubectl describes. For an empty history
+    /// Returns the row of a revision, whose template kubectl describes. If the history is empty,
     /// kubectl prints the history instead.
     ///
     /// # Errors
@@ -145,15 +145,15 @@ impl fmt::Display for History {
     }
 }
 
-/// A ReplicaSet of the Deployment, with its revision if that can be parsed; 0 if it has none.
+/// A ReplicaSet of the Deployment. Its revision is 0 if absent, `None` if it can't be parsed.
 struct Owned {
     replica_set: Arc<ReplicaSet>,
     form: TemplateForm,
     revision: Option<i64>,
 }
 
-/// Returns the Deployment's ReplicaSets that match its selector: the old ones by creation, then the
-/// new one.
+/// Returns the Deployment's ReplicaSets that match its selector: the old ones by creation, and then
+/// the new one.
 fn owned(
     deployment: &Deployment,
     replica_sets: &[Arc<ReplicaSet>],
@@ -185,7 +185,7 @@ fn owned(
     Ok(owned)
 }
 
-/// Returns the ReplicaSet with the second highest revision, the first of equal ones.
+/// Returns the ReplicaSet with the second highest revision; the first one if several have it.
 fn before_last(owned: &[Owned]) -> Option<&Owned> {
     let (mut last, mut before): (Option<&Owned>, Option<&Owned>) = (None, None);
     for it in owned
@@ -201,7 +201,7 @@ fn before_last(owned: &[Owned]) -> Option<&Owned> {
     before
 }
 
-/// Returns the annotation of the ReplicaSet, or of its template.
+/// Returns the change cause in the annotations of the ReplicaSet or, if absent, of its template.
 fn change_cause(replica_set: &ReplicaSet) -> Option<Str> {
     let own = &replica_set.metadata.annotations;
     let of_template = &replica_set.spec.template.metadata.annotations;
@@ -214,9 +214,9 @@ fn change_cause(replica_set: &ReplicaSet) -> Option<Str> {
     given(own).or_else(|| given(of_template))
 }
 
-/// Returns the patch that gives a Deployment the template of a ReplicaSet and its annotations,
-/// except those that are never copied. The patch fails if the Deployment has no annotations, as
-/// kubectl's does.
+/// Returns the patch that gives a Deployment the template and the annotations of a ReplicaSet,
+/// except for annotations that are never copied. Like kubectl's, the patch fails if the Deployment
+/// has no annotations.
 fn patch(deployment: &Deployment, replica_set: &ReplicaSet) -> String {
     let template = without_hash_label(&replica_set.spec.template);
     let annotations = |of: &Labels, copied: bool| {

@@ -1,11 +1,11 @@
-//! `kubectl rollout status`: the progress of a rollout.
+//! `kubectl rollout status`: reports the progress of a rollout.
 
 use podstorm_objects::Deployment;
 
 use super::super::find_new::revision;
 use super::RolloutError;
 
-/// The progress of a rollout.
+/// The progress of a rollout, as kubectl reports it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RolloutStatus {
     /// The sentence that kubectl prints, without a line break.
@@ -14,12 +14,12 @@ pub struct RolloutStatus {
     pub done: bool,
 }
 
-/// Returns kubectl's report on one state of a Deployment. `wanted` is the revision of `--revision`;
-/// 0 is any. Ignores terminating pods.
+/// Returns kubectl's report for one state of a Deployment. `wanted` is the revision that
+/// `--revision` requires; 0 means any. Ignores terminating pods.
 ///
 /// # Errors
-/// Fails if the progress deadline is exceeded. If a revision is wanted, also fails if the
-/// Deployment is at another revision or its own can't be parsed.
+/// Fails if the progress deadline is exceeded. If a revision is required, also fails if the
+/// Deployment is at another revision or its revision can't be parsed.
 pub fn rollout_status(deployment: &Deployment, wanted: i64) -> Result<RolloutStatus, RolloutError> {
     let (metadata, status) = (&deployment.metadata, &deployment.status);
     check_revision(deployment, wanted)?;

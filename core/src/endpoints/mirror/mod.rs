@@ -1,8 +1,8 @@
-//! The EndpointSlice mirroring controller: EndpointSlices for the Endpoints that clients write for
-//! Services without a selector.
+//! The EndpointSlice mirroring controller: it writes EndpointSlices for the Endpoints that clients
+//! write for Services without a selector.
 //!
-//! A key is the name of Endpoints. Their Service and their mirrored slices have the same key.
-//! Endpoints that must not be mirrored, and deleted ones, lose their slices. `plan` decides what to
+//! A key is the name of an Endpoints object. Its Service and its mirrored slices have the same key.
+//! If it must not be mirrored, or is deleted, its slices are deleted. `plan` decides what to write.
 //! write.
 //!
 //! One lock guards the map from Endpoints to their mirrored slices. It is not held across a call.
@@ -32,7 +32,7 @@ use super::row::{RETRIES_MAX, WORKERS};
 use super::write::write;
 use crate::controller::{ControllerType, Setup};
 
-/// The label of Endpoints that must not be mirrored.
+/// The label that marks Endpoints that must not be mirrored.
 const SKIP: &str = "endpointslice.kubernetes.io/skip-mirror";
 
 /// The annotation of Endpoints that serve as the lock of a leader election.
@@ -97,15 +97,15 @@ struct Shared {
     services: Arc<Store<CachedService>>,
     slices: Arc<Store<CachedSlice>>,
     queue: RateLimitingQueue<KeyId>,
-    /// The cached slices that mirror each Endpoints. Written by the handler of slices; no set is
-    /// empty.
+    /// The cached slices that mirror each Endpoints object. Written by the handler of slices. Has
+    /// no empty sets.
     mirrored: Mutex<BTreeMap<KeyId, BTreeSet<KeyId>>>,
-    /// The versions that syncs have written. Without the slices of the last sync in the cache, a
-    /// sync would create them again.
+    /// The versions that syncs have written. If the cache did not show the slices of the last sync
+    /// yet, a sync would create them again.
     written: ConsistencyStore<KeyId, 1>,
 }
 
-/// Reports whether Endpoints are mirrored if their Service allows it.
+/// Reports whether Endpoints are mirrored, provided that their Service allows it.
 fn is_mirrored(endpoints: &dyn Object) -> bool {
     let meta = endpoints.metadata();
     meta.labels.get(SKIP).is_none_or(|value| **value != *"true")
@@ -125,8 +125,8 @@ impl Handler<AnyObject> for Shared {
     }
 }
 
-/// Wakes the Endpoints of a Service without a selector that is created or deleted, or of one that
-/// gains or loses its selector.
+/// Wakes the Endpoints of a Service that has no selector and is created or deleted, or of a Service
+/// that gains or loses its selector.
 impl Handler<CachedService> for Shared {
     fn handle(&self, change: &Change<CachedService>, now: Now) {
         let is_bare = |service: &Arc<CachedService>| service.selector().is_none();
@@ -143,8 +143,8 @@ impl Handler<CachedService> for Shared {
     }
 }
 
-/// Wakes the Endpoints of a changed or deleted mirrored slice. A sync's own writes do this too; the
-/// next sync then finds nothing to do.
+/// Wakes the Endpoints of a changed or deleted mirrored slice. The writes of a sync do this, too;
+/// the next sync then has nothing to do.
 impl Handler<CachedSlice> for Shared {
     fn handle(&self, change: &Change<CachedSlice>, now: Now) {
         let of = |slice: &Arc<CachedSlice>| {
@@ -174,7 +174,7 @@ impl Handler<CachedSlice> for Shared {
 
 impl Keyed for Shared {
     fn is_idle(&self, key: KeyId) -> bool {
-        // The slices of deleted Endpoints still have to be deleted under this key.
+        // If Endpoints are deleted, their slices must still be deleted under this key.
         self.queue.is_idle(key) && !lock(&self.mirrored).contains_key(&key)
     }
 
@@ -235,7 +235,7 @@ async fn delete(slice: &DynamicObject, calls: &Calls) -> Result<(), SyncFailure>
 }
 
 impl Shared {
-    /// Returns the cached slices that mirror one Endpoints object, by name.
+    /// Returns the cached slices that mirror one Endpoints object, sorted by name.
     fn slices_of(&self, key: KeyId) -> Vec<Arc<DynamicObject>> {
         let keys = lock(&self.mirrored).get(&key).cloned().unwrap_or_default();
         let cached = keys.into_iter().filter_map(|key| self.slices.get(key));

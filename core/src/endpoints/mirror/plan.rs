@@ -15,25 +15,26 @@ use crate::endpoints::slices::{Plan, endpoints_of, ports_key};
 use crate::endpoints::subsets::named_port;
 use crate::endpoints::trigger;
 
-/// The maximum number of addresses of a subset: upstream's default of
+/// The maximum number of addresses per subset: upstream's default of
 /// `--mirroring-max-endpoints-per-subset`.
 const ADDRESSES_MAX: usize = 1_000;
 
-/// The annotation with the configuration that `kubectl apply` last applied.
+/// The annotation that holds the configuration that `kubectl apply` last applied.
 const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 
-/// The writes of a sync, and the number of addresses that it leaves out.
+/// The writes of a sync, and the number of addresses that it skips.
 #[derive(Debug, Default)]
 pub(super) struct Mirror {
     pub(super) plan: Plan,
     /// The number of addresses that are not IP addresses.
     invalid_count: usize,
-    /// The number of those and of the addresses above the limit of a subset.
+    /// The number of all skipped addresses: the invalid ones, and those above the limit of a
+    /// subset.
     skipped_count: usize,
 }
 
 impl Mirror {
-    /// Returns the reasons and texts of the Events about addresses that are left out.
+    /// Returns the reasons and messages of the Events about skipped addresses.
     pub(super) fn events(&self) -> Vec<(&'static str, String)> {
         let (invalid, skipped) = (self.invalid_count, self.skipped_count);
         let mut events = Vec::new();
@@ -53,14 +54,14 @@ impl Mirror {
     }
 }
 
-/// Endpoints by the key that identifies them.
+/// The endpoints of a slice, each under the key that identifies it.
 type Endpoints = BTreeMap<String, Value>;
 
 /// The key of a slice: its address type and its ports.
 type Key = (&'static str, String);
 
-/// Plans the writes after which these slices mirror the Endpoints. O((addresses + endpoints) ×
-/// log).
+/// Plans the writes after which the slices mirror the Endpoints. O(n log n) in the number of
+/// addresses and existing endpoints.
 pub(super) fn mirror(endpoints: &DynamicObject, existing: &[Arc<DynamicObject>]) -> Mirror {
     let mut mirror = Mirror::default();
     let wanted = mirror.wanted(endpoints);
@@ -104,8 +105,8 @@ pub(super) fn mirror(endpoints: &DynamicObject, existing: &[Arc<DynamicObject>])
     mirror
 }
 
-/// Turns a deleted and a created slice of the same address type into an update: one write instead
-/// of two.
+/// Turns each pair of a deleted and a created slice with the same address type into an update: one
+/// write instead of two.
 fn reuse_deleted(plan: &mut Plan) {
     let family = |slice: &DynamicObject| slice.fields.get("addressType").cloned();
     let mut create = Vec::new();
@@ -122,7 +123,7 @@ fn reuse_deleted(plan: &mut Plan) {
     plan.create = create;
 }
 
-/// Makes a slice the next version of an existing one.
+/// Turns `slice` into the next version of the existing slice `old`.
 fn take_place(slice: &mut DynamicObject, old: &DynamicObject) {
     let new = std::mem::replace(&mut slice.metadata, old.metadata.clone());
     slice.metadata.labels = new.labels;
@@ -130,7 +131,7 @@ fn take_place(slice: &mut DynamicObject, old: &DynamicObject) {
     slice.metadata.owner_references = new.owner_references;
 }
 
-/// Builds a slice for Endpoints, without a name.
+/// Builds a slice for Endpoints. The slice has no name, only `generateName`.
 fn slice(
     endpoints: &DynamicObject,
     family: &str,
@@ -161,14 +162,14 @@ fn slice(
     slice
 }
 
-/// Returns the annotations of Endpoints that their slices also have.
+/// Returns those annotations of Endpoints that their slices also get.
 fn annotations(of: &Labels) -> Labels {
     of.without(trigger::ANNOTATION).without(LAST_APPLIED)
 }
 
 impl Mirror {
-    /// Returns the endpoints of each slice with its ports, and counts the addresses that are left
-    /// out.
+    /// Returns the ports and the endpoints of each wanted slice. Counts the addresses that it
+    /// skips.
     fn wanted(&mut self, endpoints: &DynamicObject) -> BTreeMap<Key, (Vec<Value>, Endpoints)> {
         let mut wanted: BTreeMap<Key, (Vec<Value>, Endpoints)> = BTreeMap::new();
         let all = json!({"subsets": endpoints.fields.get("subsets")});
@@ -198,7 +199,8 @@ impl Mirror {
     }
 }
 
-/// Returns the address type and endpoint of an address; `None` if its text is not an IP address.
+/// Returns the address type and the endpoint for an address; `None` if the address is not a valid
+/// IP address.
 fn endpoint(address: &Value, is_ready: bool) -> Option<(&'static str, Value)> {
     let ip: IpAddr = address["ip"].as_str()?.parse().ok()?;
     let ip = ip.to_canonical();

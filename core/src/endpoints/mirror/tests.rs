@@ -1,4 +1,4 @@
-//! Tests of the mirrored content and of the deletion of slices.
+//! Tests of the content of mirrored slices, and of their deletion.
 
 use podstorm_objects::{ApiError, Cause, Reason};
 use serde_json::{Value, json};
@@ -117,7 +117,7 @@ fn a_change_is_one_write() {
     world.endpoints(subsets(&["10.0.0.2"], 80), json!({}));
     assert_eq!(world.sync(1), ["put web-11"]);
     assert_eq!(world.slice_ips(), [["10.0.0.2"]]);
-    // Other ports: the slice to delete becomes the slice to create.
+    // With other ports, the slice to delete becomes the slice to create.
     world.endpoints(subsets(&["10.0.0.2"], 8080), json!({}));
     assert_eq!(world.sync(2), ["put web-11"]);
     assert_eq!(world.one()["ports"][0]["port"], 8080);
@@ -145,7 +145,7 @@ fn changes_of_a_mirrored_slice_by_clients_are_reverted() {
     assert_eq!(world.slice_ips(), [["10.0.0.1"]]);
     world.meddle(|slice| slice.metadata.annotations = slice.metadata.annotations.with("a", "b"));
     assert_eq!(world.sync(2), ["put web-11"]);
-    // A slice with another manager is left alone.
+    // A slice that names another manager is not changed.
     world.meddle(|slice| {
         let labels = &slice.metadata.labels;
         slice.metadata.labels = labels.with("endpointslice.kubernetes.io/managed-by", "me");

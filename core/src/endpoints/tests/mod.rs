@@ -26,7 +26,7 @@ fn at(seconds: i64) -> Now {
     }
 }
 
-/// A server with the kind that a controller writes, and the controller with its caches.
+/// A server that stores the kind that a controller writes, and the controller with its caches.
 pub(super) struct World<C = Controller> {
     written: Kind,
     controller: Arc<C>,
@@ -37,7 +37,7 @@ pub(super) struct World<C = Controller> {
     driver: Driver<AsyncSync>,
     stored: BTreeMap<String, AnyObject>,
     version: u64,
-    /// Whether writes reach the caches by themselves.
+    /// Whether writes reach the caches without further calls.
     pub(super) is_watched: bool,
     pub(super) refusal: Option<ApiError>,
     pub(super) events: Vec<String>,
@@ -94,7 +94,7 @@ impl<C: Workload<Sync = AsyncSync>> World<C> {
         self.read[&kind].apply(Delta::Applied(Arc::new(object)), at(0));
     }
 
-    /// Deletes an object of namespace `ns` that the controller reads.
+    /// Deletes an object in the namespace `ns` that the controller reads.
     pub(super) fn remove(&self, kind: Kind, name: &str) {
         let object = json!({"metadata": {"namespace": "ns", "name": name}});
         let object = DynamicObject::from_json(kind, object).expect("a readable object");
@@ -125,7 +125,7 @@ impl<C: Workload<Sync = AsyncSync>> World<C> {
         self.controller.pod_changed(&change, at(0));
     }
 
-    /// Syncs the due keys and those that follow. Returns the requests.
+    /// Syncs the keys that are due, and those that become due. Returns the requests.
     pub(super) fn sync(&mut self, seconds: i64) -> Vec<String> {
         let mut requests = Vec::new();
         loop {
@@ -192,7 +192,7 @@ impl<C: Workload<Sync = AsyncSync>> World<C> {
         }
     }
 
-    /// Returns the stored objects, by name.
+    /// Returns the stored objects, sorted by name.
     pub(super) fn all(&self) -> Vec<Value> {
         self.stored
             .values()
@@ -206,7 +206,7 @@ impl<C: Workload<Sync = AsyncSync>> World<C> {
         all.remove(0)
     }
 
-    /// Writes an object as another client, with the event to the caches.
+    /// Writes an object as another client. The event reaches the caches.
     pub(super) fn meddle(&mut self, change: impl Fn(&mut DynamicObject)) {
         let old = self
             .stored

@@ -48,7 +48,7 @@ fn a_slice_has_the_pods_of_a_service_and_is_written_once() {
             endpoint("d", "10.1.0.4", [false, true, true]),
         ])
     );
-    // The oldest change that waited is the creation of the Service.
+    // The oldest unreported change is the creation of the Service.
     let annotation = "endpoints.kubernetes.io/last-change-trigger-time";
     assert_eq!(meta["annotations"][annotation], "2027-01-15T08:00:00Z");
 
@@ -71,7 +71,7 @@ fn a_slice_has_the_pods_of_a_service_and_is_written_once() {
         since, "2027-01-15T08:00:05Z",
         "the time at which the pod became ready"
     );
-    // One pod leaves by its labels, and one is deleted.
+    // One pod no longer matches because of its labels, and one pod is deleted.
     world.pod(
         "a",
         "10.1.0.1",
@@ -127,7 +127,7 @@ fn pods_with_different_ports_get_different_slices() {
         "10.1.0.2",
         container(json!([{"name": "http", "containerPort": 9090, "protocol": "TCP"}])),
     );
-    // A port with that name but another protocol.
+    // The pod has a port with that name but with another protocol.
     world.pod(
         "c",
         "10.1.0.3",
@@ -200,7 +200,7 @@ fn changes_of_a_slice_by_others_are_reverted() {
         .expect("the slice was created");
     world.outputs.apply(Delta::Deleted(gone), at(2));
     assert_eq!(world.sync(3), ["create web-18"]);
-    // Slices of others stay unchanged.
+    // Slices that others manage stay unchanged.
     assert_eq!(world.all().len(), 2);
 }
 

@@ -36,7 +36,8 @@ fn endpoints_list_ready_and_other_pods_separately() {
     }
     assert_eq!(world.sync(2), ["put web"]);
     assert_eq!(world.one().get("subsets"), None);
-    // Another client deletes the Endpoints; later the Service is deleted, and they with it.
+    // Another client deletes the Endpoints. Later the Service is deleted, and the Endpoints with
+    // it.
     let gone = world
         .stored
         .remove("web")

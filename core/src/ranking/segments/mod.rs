@@ -1,10 +1,10 @@
-//! The parts of a deletion order that are certain, and those that a correct implementation may
-//! order differently.
+//! The parts of a deletion order that are certain, and those that correct implementations may order
+//! differently.
 //!
-//! The rules contradict each other among some pods and do not distinguish others. An order
-//! therefore falls into segments. The pods of a segment, and the segments before it, are the same
-//! for every correct implementation. Within a segment of several pods upstream's own order depends
-//! on chance.
+//! The rules contradict each other for some pods and do not distinguish others. An order is
+//! therefore a sequence of segments. For every correct implementation, the pods of a segment and
+//! the pods of all earlier segments are the same. Within a segment of several pods, upstream's own
+//! order depends on chance.
 
 use std::cmp::Reverse;
 use std::ops::Range;
@@ -17,13 +17,13 @@ use super::relation::{Candidate, RankOptions};
 /// Consecutive pods in a deletion order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OrderSegment {
-    /// Positions in the order.
+    /// The positions of these pods in the order.
     pub range: Range<usize>,
-    /// The kind of order inside the segment.
+    /// How certain the order inside the segment is.
     pub kind: SegmentKind,
 }
 
-/// The kind of order inside a segment.
+/// How certain the order inside a segment is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SegmentKind {
     /// A single pod: its position is certain.
@@ -34,17 +34,17 @@ pub enum SegmentKind {
     Contradictory,
 }
 
-/// Reports whether two pods have the same first key: rules 1 to 5 and the first age bucket of the
-/// next rule leave them equal. O(1).
+/// Reports whether two pods have the same first key: rules 1 to 5, and the first age bucket of the
+/// next rule, do not distinguish them. O(1).
 pub fn has_same_key(a: Candidate<'_>, b: Candidate<'_>, options: &RankOptions) -> bool {
     first_key(&a, options) == first_key(&b, options)
 }
 
 /// Divides an order that [`Ranker::order`](super::Ranker::order) returned for the same candidates
-/// and options. If a segment ends at `k`, the first `k` pods are the only correct choice of `k`
-/// pods. Otherwise several choices among the pods of the segment around `k` are correct.
+/// and options into segments. If a segment ends at `k`, the first `k` pods are the only correct
+/// choice of `k` pods. Otherwise, several choices from the segment around `k` are correct.
 ///
-/// Two pods with the same UID, which no server has, make a segment contradictory. O(n log n).
+/// Two pods with the same UID, which no server assigns, make a segment contradictory. O(n log n).
 pub fn order_segments(order: &[Candidate<'_>], options: &RankOptions) -> Vec<OrderSegment> {
     let keys: Vec<(Key, Extension)> = order.iter().map(|pod| first_key(pod, options)).collect();
     let mut found = Vec::new();
@@ -57,7 +57,7 @@ pub fn order_segments(order: &[Candidate<'_>], options: &RankOptions) -> Vec<Ord
     found
 }
 
-/// Restarts, then the code of the creation time: the first comparisons of rules 7 and 8.
+/// The restarts, then the code of the creation time: the first comparisons of rules 7 and 8.
 type LaterKey = (Reverse<u64>, u8);
 
 fn later_key(pod: &Candidate<'_>, options: &RankOptions) -> LaterKey {
@@ -68,7 +68,7 @@ fn later_key(pod: &Candidate<'_>, options: &RankOptions) -> LaterKey {
     )
 }
 
-/// Divides consecutive pods with equal first keys.
+/// Divides consecutive pods with equal first keys into segments.
 fn divide(
     order: &[Candidate<'_>],
     range: Range<usize>,
@@ -87,7 +87,7 @@ fn divide(
     }
 }
 
-/// Divides consecutive pods that only pairwise comparison can order.
+/// Divides consecutive pods that only pairwise comparison can order into segments.
 fn settle(
     pods: &[Candidate<'_>],
     start: usize,
@@ -157,11 +157,11 @@ struct Placed {
     ready_time: Time,
     later: LaterKey,
     creation_time: Time,
-    /// The number of the run of consecutive pods with the same ready time.
+    /// The number of the pod's run of consecutive pods with the same ready time.
     run: usize,
 }
 
-/// Numbers the runs of consecutive equal pods.
+/// Returns, for each pod, the number of its run of consecutive pods with equal values.
 fn run_numbers<'a, T: PartialEq>(
     pods: &'a [&Candidate<'_>],
     of: impl Fn(&Candidate<'_>) -> T + 'a,
@@ -173,8 +173,8 @@ fn run_numbers<'a, T: PartialEq>(
     })
 }
 
-/// Reports whether the pods of one ready time, sorted by UID, are in an order that fits the pods of
-/// other ready times between them.
+/// Reports whether the pods with one ready time, sorted by UID, are in an order that fits the pods
+/// with other ready times between them.
 fn is_order_in_class(class: &[Placed]) -> bool {
     // Earlier runs must also go before later ones by rules 7 and 8.
     let runs = class.chunk_by(|a, b| a.run == b.run);
@@ -187,8 +187,8 @@ fn is_order_in_class(class: &[Placed]) -> bool {
         highest = highest.max(run.iter().map(|pod| pod.later).max());
     }
     // Pods that only rule 8 can distinguish are tied if they have the same creation time. A pod
-    // between two of them by UID, of the same or another ready time, must not go before one and
-    // after the other.
+    // whose UID is between those of two tied pods, with the same or another ready time, must not go
+    // before one of them and after the other.
     let mut by_key = class.to_vec();
     by_key.sort_by_key(|pod| pod.later);
     by_key

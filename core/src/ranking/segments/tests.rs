@@ -1,4 +1,4 @@
-//! Tests of the segments against a count of all correct choices.
+//! Tests that compare segments with the number of all correct choices.
 
 use super::*;
 use crate::ranking::admissible::is_strict_weak_order;
@@ -33,7 +33,7 @@ fn pod(draw: &mut impl FnMut(u32) -> u32, uid: u32, ready: bool) -> RankFields {
     RankFields::from_pod(&pod, 1)
 }
 
-/// Builds pods of one node, either all ready or none.
+/// Builds pods on one node that are either all ready or all not ready.
 fn pods(draw: &mut impl FnMut(u32) -> u32, count: u32, ready: bool) -> Vec<RankFields> {
     (0..count)
         .map(|at| {
@@ -51,7 +51,7 @@ fn ordered<'a>(fields: &'a [RankFields], order: &[u32]) -> Vec<Candidate<'a>> {
         .collect()
 }
 
-/// Returns small numbers from a seed.
+/// Returns a generator of small numbers from a seed.
 fn drawing(seed: u64) -> impl FnMut(u32) -> u32 {
     let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
     move |below| {

@@ -1,6 +1,6 @@
 //! The differences between the hardened behaviour and upstream's. Handlers, syncs and retries call
-//! a function of this folder wherever the two may differ. No other code knows which behaviour is
-//! active. [`crate::policy`] has the rows and their reasons.
+//! a function of this folder wherever the two behaviours may differ. No other code knows which one
+//! is active. [`crate::policy`] has the rows and their reasons.
 
 mod fence;
 mod names;
@@ -31,17 +31,17 @@ pub(super) use pending_creates::PendingNames;
 
 type Owned<'a> = OwnedPod<'a>;
 
-/// The rows of a controller's behaviour and the state of the hardened one.
+/// The policy of a controller and the state that the hardened behaviour needs.
 #[derive(Debug)]
 pub(super) struct Hardened {
     policy: Policy,
     pending_creates: PendingCreates,
 }
 
-/// The handling of a refused create.
+/// How a sync handles a refused create.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum CreateFailure {
-    /// Count the pod as created. The deletion of the namespace takes care of everything else in it.
+    /// Count the pod as created. The deletion of the namespace will remove all its objects.
     CountsAsCreated,
     /// Fail without an Event or a condition.
     Silent,
@@ -53,7 +53,7 @@ pub(super) enum CreateFailure {
 }
 
 impl Hardened {
-    /// Creates the state of a controller with these rows.
+    /// Creates the state of a controller with this policy.
     pub(super) fn new(policy: Policy) -> Hardened {
         Hardened {
             policy,
@@ -74,7 +74,8 @@ impl Hardened {
         self.policy.delete_by_uid
     }
 
-    /// Reports whether the pods of an owner without a controller count in the co-location ranking.
+    /// Reports whether an owner without a controller ranks its pods by co-location with its own
+    /// pods.
     pub(super) fn ranks_without_owner(&self) -> bool {
         self.policy.rank_without_owner
     }
@@ -115,9 +116,9 @@ impl Hardened {
 
 #[cfg(test)]
 impl Controller {
-    /// Leaves the state of a sync that could not find out the outcome of a create.
+    /// Puts the key into the state that a sync with a create of unknown outcome leaves.
     pub(super) fn remember_something(&self, key: KeyId, owner: &Uid) {
-        // The versions of the start have been read.
+        // The versions to read before the first sync have been read.
         self.guard.read_first(key, None, &[], &mut []).unwrap();
         let read = [Request::ReadVersion { kind: Kind::POD }];
         let unread = &mut [Some(Answer::Failed(ApiError::transport("no route")))];
@@ -134,7 +135,7 @@ impl Controller {
 }
 
 impl Controller {
-    /// Forgets the state of a key.
+    /// Forgets the fences and the pending creates of a key.
     pub(super) fn forget_unknown(&self, key: KeyId) {
         if self.hardened.policy.fence_unknown_outcomes {
             self.guard.forget_fences(&key);
@@ -142,7 +143,7 @@ impl Controller {
         }
     }
 
-    /// Runs before the pods are counted.
+    /// Prepares the sync before the pods are counted.
     #[inline(always)]
     pub(super) fn before_count(&self, owner: &Owner, sync: &mut ReplicaSetSync, now: Now) {
         if self.hardened.policy.choose_pod_names {
@@ -150,7 +151,7 @@ impl Controller {
         }
     }
 
-    /// Runs after the pods are counted. Stops the sync if the cache went back meanwhile.
+    /// Checks the caches after the pods are counted. Stops the sync if a cache went back meanwhile.
     #[inline(always)]
     pub(super) fn after_count(&self, sync: &mut ReplicaSetSync) -> Option<Step> {
         let every_write = self.guard.rules.every_write;
@@ -158,7 +159,7 @@ impl Controller {
         rewound.then(|| stop_rewound(sync))
     }
 
-    /// Runs at the end of a sync. Returns a step if requests must be made first.
+    /// Ends a sync. Returns [`Step::Requests`] if requests must be carried out first.
     #[inline(always)]
     pub(super) fn before_end(&self, sync: &mut ReplicaSetSync, now: Now) -> Step {
         let policy = &self.hardened.policy;
@@ -210,9 +211,9 @@ impl Controller {
         missing.saturating_sub_unsigned(waits as u64).max(0)
     }
 
-    /// Reports whether a burst must end before its next batch because its object is gone. The
-    /// handler of the deletion has added the key. Created pods are garbage-collected with the
-    /// object.
+    /// Reports whether a burst must end before its next batch because its owner is gone. The
+    /// handler of the owner's deletion has added the key. Created pods are garbage-collected with
+    /// the owner.
     pub(super) fn must_end_burst(&self, owner: &Owner) -> bool {
         let is_current = || {
             self.owners.get(owner.key).is_some_and(|cached| {
@@ -256,7 +257,7 @@ impl Controller {
         if !self.hardened.policy.verify_uid_on_status_write {
             return None;
         }
-        // This read reveals the outcome of the first attempt.
+        // The read shows the outcome of the first status write.
         let kind = self.options.kind;
         sync.unknown.remove(kind);
         let (ours, theirs) = (&owner.object.metadata, &live.metadata);
@@ -275,8 +276,8 @@ impl Controller {
     }
 
     /// Handles a deleted pod whose owner differs from the one in the cache. The cached owner has
-    /// lost a pod too; if the pod was an orphan, so have the owners that match it. If the event of
-    /// the earlier change was lost, nothing else wakes them.
+    /// lost a pod, too; if the pod was an orphan, so have the owners that match it. If the event of
+    /// the earlier change was lost, nothing else wakes these owners.
     #[inline(always)]
     pub(super) fn wake_previous_owners(&self, old: Owned<'_>, last: Owned<'_>, now: Now) {
         if self.hardened.policy.wake_previous_owners {

@@ -1,7 +1,7 @@
 //! Pending creates: the names of creates with an unknown outcome, in the hardened behaviour. A name
-//! is kept for as long as a server may work on the request. The key's next creates use these names
-//! first, so the old and the new request can't both create a pod. While a pod that does not count
-//! has such a name, no other pod is created in its place.
+//! is remembered for as long as a server may work on the request. The key's next creates use these
+//! names first, so the old and the new request can't both create a pod. While a pod that does not
+//! count has such a name, no other pod is created in its place.
 
 use std::collections::BTreeMap;
 
@@ -29,34 +29,35 @@ struct OwnerCreates {
 /// A create with an unknown outcome.
 #[derive(Clone, Copy, Debug)]
 struct PendingCreate {
-    /// The time in ns after which no server works on the create.
+    /// The monotonic time in ns after which no server works on the create.
     expires_ns: i64,
-    /// Whether the last answer was that the name is taken. If a foreign pod has the name now, it
-    /// had the name before this create.
+    /// Whether the server's last answer was that the name is taken. In that case a foreign pod
+    /// that has the name now had it before this create.
     is_taken: bool,
 }
 
-/// The kind of pod that the cache has under a name.
+/// What the cache has under a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Holder {
     None,
     /// A pod of another owner, or an orphan.
     Foreign,
-    /// A pod of the owner that does not count: it is terminating or has ended.
+    /// A pod of the owner that does not count: it is terminating, has ended, or does not match.
     Uncounted,
     /// One of the owner's active pods.
     Counted,
 }
 
-/// The pending names of a key.
+/// The pending names of a key, by what the cache has under them.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(in super::super) struct PendingNames {
-    /// The names without a pod, sorted. They are used first.
+    /// The sorted names without a pod. New creates use them first.
     pub(super) free: Vec<CompactString>,
-    /// The number of names held by pods that don't count. When such a pod is gone, a late create
+    /// The number of names of pods that don't count. When such a pod is gone, a late create
     /// may replace it, in addition to a pod created instead.
     pub(super) uncounted: usize,
-    /// The earliest expiry of those creates, in ns. Meaningless if there are none.
+    /// The earliest expiry of the creates counted in `uncounted`, in ns. Meaningless if there are
+    /// none.
     pub(super) until_ns: i64,
 }
 
@@ -70,7 +71,7 @@ impl PendingNames {
 
 impl PendingCreates {
     fn is_empty(&self) -> bool {
-        // Acquire: pairs with the Release in `publish`. A key's own names were noted by its last
+        // Acquire: pairs with the Release in `publish`. The names of a key were noted by its last
         // sync, which the queue orders before this one.
         self.count.load(Ordering::Acquire) == 0
     }
@@ -82,7 +83,7 @@ impl PendingCreates {
     }
 
     /// Notes a create with this name that may have been carried out or may be carried out later.
-    /// `is_taken`: the server answered that the name is taken.
+    /// `is_taken` means that the server answered that the name is taken.
     pub(super) fn note(
         &self,
         key: KeyId,
@@ -108,8 +109,8 @@ impl PendingCreates {
         self.publish(&by_key);
     }
 
-    /// Returns the pending names of a key at this time. `holder` returns the holder of a name in
-    /// the cache. O(pending creates of the key).
+    /// Returns the pending names of a key at `now_ns`. `holder` returns what the cache has under a
+    /// name. O(pending creates of the key).
     pub(super) fn names_of(
         &self,
         key: KeyId,

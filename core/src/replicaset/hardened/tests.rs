@@ -1,4 +1,4 @@
-//! Tests of the smaller rows of the hardened behaviour, each compared with upstream.
+//! Tests of the smaller rows of the hardened behaviour that compare it with upstream's.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use super::super::{Controller, ControllerOptions, Outcome, SyncErrorClass};
 use crate::cache::{Delta, PodCache};
 use crate::policy::Behaviour::{Hardened, Upstream};
 
-/// Creates a harness whose owner has this many pods, all of them in the caches.
+/// Creates a harness whose owner has this number of pods, all of them in the caches.
 pub(super) fn settled(behaviour: crate::policy::Behaviour, pods: i32) -> Harness {
     let mut harness = Harness::new(behaviour, pods);
     for _ in 0..3 {
@@ -29,7 +29,7 @@ fn refused() -> Fault {
     Fault::Refuse(ApiError::status(500, Reason::InternalError, "refused"))
 }
 
-/// Syncs the key until nothing wakes it.
+/// Syncs the key until nothing wakes it any longer.
 fn finish_all(harness: &mut Harness) {
     while harness.take() {
         assert_eq!(harness.sync(), Outcome::Ok);
@@ -148,7 +148,7 @@ fn a_burst_ends_with_its_object() {
             let mut harness = Harness::new(behaviour, 7);
             assert_eq!(harness.begin(), Progress::Waiting);
             assert_eq!(harness.answer_and_resume(), Progress::Waiting);
-            // One pod is created, two are requested, four would follow.
+            // One pod has been created, two are requested, and four would follow.
             harness.answer();
             harness.server.change_owner(|owner| {
                 if replaced {
@@ -173,8 +173,8 @@ fn own_pods_count_per_node_without_an_owner() {
     for kind in [Kind::REPLICA_SET, Kind::REPLICATION_CONTROLLER] {
         for behaviour in [Upstream, Hardened] {
             let mut harness = Harness::before_first_sync(kind, behaviour, 0);
-            // Two pods share a node. The third, alone on its node, would be deleted first by its
-            // UID.
+            // Two pods share a node. The third is alone on its node; by its UID, it would be
+            // deleted first.
             for (name, node) in [("c", "n2"), ("b", "n1"), ("a", "n1")] {
                 let mut pod = harness.own_pod(name);
                 pod.node_name = Some(node.into());
@@ -341,7 +341,7 @@ fn a_readable_fence_clears_earlier_failures() {
         harness.advance(HARDENED_RETRY_MAX_NS);
     }
     assert_eq!(harness.controller.queue().num_requeues(harness.key), 12);
-    // The version has been read, and the cache has not reached it yet.
+    // The version has been read, but the cache has not reached it yet.
     let outcome = harness.process_next();
     let class = match &outcome {
         Outcome::Failed(error) => error.class,
@@ -372,7 +372,7 @@ fn a_release_refused_as_invalid_is_retried() {
         harness.advance(HARDENED_RETRY_MAX_NS);
         assert_eq!(harness.take(), behaviour == Hardened);
         if behaviour == Hardened {
-            // After the event of the pod that was created in the meantime.
+            // The cache now has the event of the pod that was created in the meantime.
             harness.catch_up();
             assert_eq!(harness.server.calls("patch"), tried + 1);
         }

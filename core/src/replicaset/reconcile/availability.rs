@@ -4,9 +4,9 @@ use podstorm_objects::{Pod, Time};
 
 const NS_PER_SECOND: i64 = 1_000_000_000;
 
-/// Reports whether a pod ready since `ready_time` is available at `now_wall_ns` (nanoseconds since
-/// the Unix epoch). The boundary counts as available. Without `min_ready_seconds` every ready pod
-/// is available; with it, a pod with an unset ready time never is.
+/// Reports whether a pod that is ready since `ready_time` is available at `now_wall_ns`
+/// (nanoseconds since the Unix epoch). The boundary counts as available. If `min_ready_seconds` is
+/// 0, every ready pod is available; otherwise a pod with an unset ready time never is.
 pub fn is_available(ready_time: Time, min_ready_seconds: i32, now_wall_ns: i64) -> bool {
     if min_ready_seconds == 0 {
         return true;

@@ -1,5 +1,5 @@
-//! The decisions of a sync as pure functions: the pod from the template, the status, the
-//! availability. No cache, no queue, no clock.
+//! The decisions of a sync as pure functions: the pod from the template, the status and the
+//! availability. They use no cache, queue or clock.
 
 mod availability;
 mod pod_from_template;

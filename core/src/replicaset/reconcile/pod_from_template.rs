@@ -1,4 +1,4 @@
-//! The pod that a controller asks the server to create.
+//! The pod that a controller asks the server to create, built from the owner's template.
 
 use std::sync::Arc;
 
@@ -14,9 +14,9 @@ pub fn pod_from_template(owner: &ReplicaSet, controller_ref: &Arc<OwnerReference
     pod_of(&owner.metadata.name, &owner.spec.template, controller_ref)
 }
 
-/// Builds the pod from a template for the owner with that name. The pod has the template's labels,
+/// Builds the pod from a template for the owner named `owner`. The pod has the template's labels,
 /// annotations, finalizers and spec, a `generateName`, and exactly one owner reference. Other
-/// metadata of the template is ignored. Shares everything, copies nothing.
+/// metadata of the template is ignored. Shares the template's data instead of copying it.
 pub fn pod_of(owner: &str, template: &PodTemplate, controller_ref: &Arc<OwnerReference>) -> Pod {
     let mut pod = Pod {
         metadata: ObjectMeta {
@@ -42,7 +42,7 @@ pub fn pod_of(owner: &str, template: &PodTemplate, controller_ref: &Arc<OwnerRef
 }
 
 /// Returns the name prefix of an owner's pods: the owner's name and a dash. Omits the dash if the
-/// prefix could not begin a pod name. As in upstream, checks the prefix with its last two
+/// prefix could not begin a valid pod name. Like upstream, checks the prefix with its last two
 /// characters replaced by one `a`.
 pub fn pod_name_prefix(parent_name: &str) -> String {
     let mut masked = parent_name.to_owned();

@@ -1,5 +1,5 @@
-//! The status of an owner: the counts of its pods, its one condition, and whether it must be
-//! written.
+//! The status of an owner: the counts of its pods, its only condition, and the check whether the
+//! status must be written.
 
 use podstorm_objects::{Labels, Pod, ReplicaSet, ReplicaSetCondition, ReplicaSetStatus, Str, Time};
 
@@ -35,7 +35,7 @@ impl StatusCounts {
         counts
     }
 
-    /// Adds one pod.
+    /// Adds one pod to the counts.
     pub fn add(
         &mut self,
         pod: &Pod,
@@ -53,9 +53,9 @@ impl StatusCounts {
     }
 }
 
-/// Computes the new status. `terminating` is `None` if the feature is off. `manage_error` is this
-/// sync's error of creating or deleting pods; `None` removes the condition, even if the sync tried
-/// nothing. `observed_generation` is set when the status is written.
+/// Computes the new status. `terminating` is `None` if the feature is off. `manage_error` is the
+/// error with which this sync created or deleted pods; `None` removes the condition, even if the
+/// sync tried nothing. The caller sets `observed_generation` when it writes the status.
 pub fn compute_status(
     owner: &ReplicaSet,
     counts: StatusCounts,
@@ -99,7 +99,7 @@ pub fn compute_status(
     status
 }
 
-/// Reports whether the status needs no write: it is equal, and the generation has been observed.
+/// Reports whether the status needs no write: it has not changed, and it is of this generation.
 pub fn status_is_unchanged(owner: &ReplicaSet, new: &ReplicaSetStatus) -> bool {
     let old = &owner.status;
     old.replicas == new.replicas

@@ -1,5 +1,5 @@
 //! The writes that bind a volume and a claim, in upstream's order: the volume, its phase, the
-//! claim, its status. A write that would change nothing is left out.
+//! claim, the claim's status. A write that would change nothing is skipped.
 
 use podstorm_objects::{ApiError, DynamicObject};
 use podstorm_runtime::driver::{Calls, SyncFailure};
@@ -15,7 +15,7 @@ pub(super) async fn bind(volume: Cached, claim: Cached, calls: &Calls) -> Result
     set_bound(claim, &volume, calls).await
 }
 
-/// Writes the claim's reference into the volume.
+/// Writes the reference to the claim into the volume.
 async fn reserve(
     volume: Cached,
     claim: &DynamicObject,
@@ -38,7 +38,7 @@ async fn reserve(
     calls.put(new).await.map_err(unwritten())
 }
 
-/// Writes the volume's name and the completed binding into the claim.
+/// Writes the name of the volume and the completion of the binding into the claim.
 async fn complete(
     claim: Cached,
     volume: &DynamicObject,
@@ -79,7 +79,7 @@ async fn set_bound(
     }
 }
 
-/// Sets the phase of a volume or a claim.
+/// Sets the phase of a volume or a claim. Returns the object as stored.
 pub(super) async fn set_phase(
     object: Cached,
     phase: &str,
@@ -105,7 +105,7 @@ pub(super) fn set(object: &mut DynamicObject, part: &str, member: &str, value: V
     }
 }
 
-/// Returns the conversion of a failed write to a failure.
+/// Returns a function that converts the error of a failed write to a failure.
 pub(super) fn unwritten() -> impl Fn(ApiError) -> SyncFailure {
     SyncFailure::at("write failed")
 }

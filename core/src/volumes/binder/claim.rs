@@ -19,10 +19,10 @@ use super::{
     matching, text,
 };
 
-/// The provisioner of classes whose volumes are created by hand.
+/// The provisioner of classes whose volumes are created by users.
 pub const NO_PROVISIONER: &str = "kubernetes.io/no-provisioner";
 
-/// Runs a whole sync.
+/// Runs one sync of a claim.
 pub(super) async fn run(shared: Arc<Shared>, key: KeyId, calls: Calls) -> Result<End, SyncFailure> {
     let Some(claim) = shared.claims.get(key) else {
         return Ok(End::Forget);
@@ -38,7 +38,7 @@ pub(super) async fn run(shared: Arc<Shared>, key: KeyId, calls: Calls) -> Result
     Ok(End::Forget)
 }
 
-/// Handles a claim without a volume.
+/// Handles a claim that names no volume.
 async fn unbound(shared: &Shared, claim: Cached, calls: &Calls) -> Result<(), SyncFailure> {
     let class_name = class_of(&claim).to_owned();
     let class = shared.classes.get_named("", &class_name);
@@ -48,7 +48,7 @@ async fn unbound(shared: &Shared, claim: Cached, calls: &Calls) -> Result<(), Sy
             .is_some_and(|it| it == "WaitForFirstConsumer")
     });
     let is_selected = claim.metadata.annotations.get(SELECTED_NODE).is_some();
-    // If the binding waits for a pod, only a volume that the scheduler reserved counts.
+    // If the binding waits for a pod, only a volume that the scheduler has reserved is acceptable.
     if let Some(volume) = best(shared, &claim, waits) {
         return bind(volume, claim, calls).await;
     }
@@ -78,7 +78,8 @@ async fn unbound(shared: &Shared, claim: Cached, calls: &Calls) -> Result<(), Sy
     provision(claim, &class, calls).await
 }
 
-/// Returns the best volume for a claim: a reserved one, or else the smallest suitable free one.
+/// Returns the best volume for a claim: a reserved one or, failing that, the smallest suitable free
+/// one. `None` if there is none.
 /// O((1 + free volumes that are large enough but unsuitable) log volumes).
 fn best(shared: &Shared, claim: &DynamicObject, only_reserved: bool) -> Option<Cached> {
     let keys = lock(&shared.by_class).reserved(claim);
@@ -173,7 +174,7 @@ async fn named(shared: &Shared, claim: Cached, calls: &Calls) -> Result<(), Sync
     set_phase(claim, "Pending", calls).await.map(drop)
 }
 
-/// Handles a claim whose binding was complete.
+/// Handles a claim whose binding has been completed.
 async fn bound(shared: &Shared, claim: Cached, calls: &Calls) -> Result<(), SyncFailure> {
     let name = text(&claim, "/spec/volumeName");
     if name.is_empty() {

@@ -1,4 +1,4 @@
-//! Waiting claims and free volumes by class, and volumes by the claim that they are reserved for.
+//! Waiting claims and free volumes by class, and reserved volumes by claim.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
@@ -15,7 +15,7 @@ use crate::volumes::at;
 pub(super) struct Classes {
     waiting: Grouped<KeyId>,
     free: Grouped<Free>,
-    /// The reserved volumes, by namespace and name of the claim.
+    /// The reserved volumes, by the namespace and name of the claim.
     reserved: Grouped<KeyId>,
 }
 
@@ -27,7 +27,7 @@ pub(super) struct Free {
     pub(super) key: KeyId,
 }
 
-/// Entries by class, or by another text, and the class and entry of each key.
+/// Entries in groups by class or another string, and the group and entry of each key.
 #[derive(Debug)]
 struct Grouped<E> {
     by_class: BTreeMap<String, BTreeSet<E>>,
@@ -77,7 +77,7 @@ impl Classes {
         self.waiting.set(key, claim.map(|it| (class_of(it), key)));
     }
 
-    /// Handles a volume that was added, changed or deleted. Returns the claims that may want it.
+    /// Handles a volume that was added, changed or deleted. Returns the claims that it may suit.
     pub(super) fn volume(&mut self, key: KeyId, volume: Option<&DynamicObject>) -> Vec<KeyId> {
         let is_free = |it: &&DynamicObject| {
             text(it, "/status/phase") == "Available" && at(it, "/spec/claimRef").is_null()
@@ -102,20 +102,20 @@ impl Classes {
             .unwrap_or_default()
     }
 
-    /// Returns the waiting claims of a class.
+    /// Returns the claims that wait for a volume of a class.
     pub(super) fn waiting(&self, class: &str) -> Vec<KeyId> {
         self.waiting.class(class)
     }
 
-    /// Returns the volumes reserved for a claim.
+    /// Returns the volumes that are reserved for a claim.
     pub(super) fn reserved(&self, claim: &DynamicObject) -> Vec<KeyId> {
         let meta = &claim.metadata;
         self.reserved
             .class(&reservation(&meta.namespace, &meta.name))
     }
 
-    /// Returns the free volume of a class after `after`, or the first one of at least that size.
-    /// O(log volumes).
+    /// Returns the next free volume of a class: the first one after `after` or, if that is `None`,
+    /// the first one of at least this size. `None` if there is none. O(log volumes).
     pub(super) fn next_free(
         &self,
         class: &str,

@@ -1,4 +1,4 @@
-//! The suitability of volumes for a claim, and the choice of the best one.
+//! Which volumes suit a claim, and which of them is the best.
 //!
 //! Source: `FindMatchingVolume` of Kubernetes' `k8s.io/component-helpers/storage/volume`.
 
@@ -17,7 +17,7 @@ pub(super) fn capacity(volume: &DynamicObject) -> Quantity {
     quantity(at(volume, "/spec/capacity/storage"))
 }
 
-/// Reports whether the volume is reserved for the claim.
+/// Reports whether the volume is reserved for the claim, or bound to it.
 pub(super) fn is_for(volume: &DynamicObject, claim: &DynamicObject) -> bool {
     let reference = at(volume, "/spec/claimRef");
     let (meta, uid) = (&claim.metadata, reference["uid"].as_str().unwrap_or(""));
@@ -26,7 +26,7 @@ pub(super) fn is_for(volume: &DynamicObject, claim: &DynamicObject) -> bool {
         && (uid.is_empty() || meta.uid == uid.into())
 }
 
-/// Returns the reason for which a volume that a claim or a user names can't be used for the claim.
+/// Returns why a volume that a claim or a user names can't be used for the claim; `None` if it can.
 pub(super) fn problem(volume: &DynamicObject, claim: &DynamicObject) -> Option<&'static str> {
     if quantity(at(claim, "/spec/resources/requests/storage")) > capacity(volume) {
         return Some("requested PV is too small");
@@ -52,7 +52,7 @@ fn has_modes(volume: &DynamicObject, claim: &DynamicObject) -> bool {
     of(claim).all(|mode| of(volume).any(|it| it == mode))
 }
 
-/// The requirements of a claim on a volume.
+/// The requirements that a claim has for its volume.
 #[derive(Debug)]
 pub(super) struct Wish<'c> {
     claim: &'c DynamicObject,
@@ -79,7 +79,7 @@ impl<'c> Wish<'c> {
         }
     }
 
-    /// Returns the minimum size.
+    /// Returns the minimum size of the volume.
     pub(super) fn size(&self) -> Quantity {
         quantity(at(self.claim, "/spec/resources/requests/storage"))
     }
@@ -99,8 +99,8 @@ impl<'c> Wish<'c> {
     }
 }
 
-/// Returns the smallest volume that suits a claim, with a reserved one before all others. With
-/// `only_reserved`, only a reserved one. O(volumes).
+/// Returns the smallest volume that suits a claim; a reserved volume comes before all others. With
+/// `only_reserved`, considers only reserved volumes. `None` if none suits. O(volumes).
 pub fn best<'v>(
     volumes: impl Iterator<Item = &'v Arc<DynamicObject>>,
     claim: &DynamicObject,

@@ -1,13 +1,13 @@
-//! The binder: finds or requests a volume for each claim, binds the two, and frees a volume whose
-//! claim is gone.
+//! The binder: it finds or requests a volume for each claim, binds the two, and releases a volume
+//! whose claim is gone.
 //!
 //! `claim` and `volume`: one sync of each; `matching`: the best volume for a claim; `bind`: the
-//! four writes that bind them. `classes` has the claims that wait and the volumes that are free, by
-//! class, so a volume that becomes free wakes the claims that it may suit. Upstream checks every
-//! claim again after 15 s instead.
+//! four writes that bind the two. `classes` has the waiting claims and the free volumes, by class,
+//! so that a volume that becomes free wakes the claims that it may suit. Upstream instead checks
+//! every claim again after 15 s.
 //!
-//! A claim whose class delays its binding until a pod needs it is not bound until the scheduler
-//! sets an annotation.
+//! If the class of a claim delays the binding until a pod needs the claim, the claim is not bound
+//! until the scheduler sets an annotation.
 
 mod bind;
 mod claim;
@@ -40,25 +40,25 @@ const CLAIMS: usize = 0;
 /// The index of the queue of volumes.
 const VOLUMES: usize = 1;
 
-/// The annotation of a claim whose binding is complete.
+/// The annotation of a claim whose binding has been completed.
 const BIND_COMPLETED: &str = "pv.kubernetes.io/bind-completed";
 
-/// The annotation of a claim or a volume that a controller bound, not a user.
+/// The annotation of a claim or volume that a controller, and not a user, has bound.
 pub const BOUND_BY_CONTROLLER: &str = "pv.kubernetes.io/bound-by-controller";
 
-/// The annotations of a claim that waits for a volume of the named provisioner.
+/// The annotations of a claim that waits for a volume. They name the provisioner.
 const PROVISIONERS: [&str; 2] = [
     "volume.beta.kubernetes.io/storage-provisioner",
     "volume.kubernetes.io/storage-provisioner",
 ];
 
-/// The annotation of a claim with the node on which its first pod will run.
+/// The annotation of a claim that names the node on which its first pod will run.
 const SELECTED_NODE: &str = "volume.kubernetes.io/selected-node";
 
-/// The annotation of the class of claims that name none.
+/// The annotation of the class for claims that name no class.
 const IS_DEFAULT: &str = "storageclass.kubernetes.io/is-default-class";
 
-/// The older annotation with the class of a claim or a volume.
+/// The older annotation that names the class of a claim or volume.
 const OLD_CLASS: &str = "volume.beta.kubernetes.io/storage-class";
 
 /// The binder. A clone is a handle to the same binder.
@@ -109,7 +109,7 @@ impl Binder {
     }
 }
 
-/// The handler of the events of one kind.
+/// The handler for the changes of one kind.
 #[derive(Debug)]
 struct Of {
     shared: Arc<Shared>,
@@ -129,7 +129,7 @@ impl Handler<Cached> for Of {
 }
 
 impl Shared {
-    /// Wakes a claim, and the volume that it names or named.
+    /// Wakes a claim, and the volumes that it names and named before.
     fn claim_changed(&self, change: &Change<Cached>, now: Now) {
         let (old, new) = (change.old.as_deref(), change.new.as_deref());
         lock(&self.by_class).claim(change.key, new.map(|it| &**it));
@@ -149,7 +149,8 @@ impl Shared {
         }
     }
 
-    /// Wakes a volume, the claim in its reference, and, if it is free, the claims that it may suit.
+    /// Wakes a volume, the claims that it refers to, and, if it is free, the claims that it may
+    /// suit.
     fn volume_changed(&self, change: &Change<Cached>, now: Now) {
         let (old, new) = (change.old.as_deref(), change.new.as_deref());
         if new.is_some() {
@@ -174,7 +175,8 @@ impl Shared {
         }
     }
 
-    /// Wakes the claims that wait for a class; for the default class, also those that name none.
+    /// Wakes the claims that wait for a class and, if it is the default class, those that name
+    /// none.
     fn class_changed(&self, change: &Change<Cached>, now: Now) {
         let Some(class) = change.new.as_deref() else {
             return;
@@ -190,7 +192,8 @@ impl Shared {
         }
     }
 
-    /// Returns the default class; of several the newest, then the first by name. O(classes).
+    /// Returns the default class; `None` if there is none. Of several, returns the newest, or of
+    /// equally old ones the first by name. O(classes).
     fn default_class(&self) -> Option<Cached> {
         let all = self
             .classes
@@ -220,7 +223,7 @@ fn is_default(class: &DynamicObject) -> bool {
     })
 }
 
-/// Returns the class that a claim or a volume names; empty if it names none.
+/// Returns the name of the class of a claim or volume; empty if it names none.
 fn class_of(object: &DynamicObject) -> &str {
     match object.metadata.annotations.get(OLD_CLASS) {
         Some(class) => class,

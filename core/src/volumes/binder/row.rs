@@ -14,7 +14,7 @@ use crate::controller::{ControllerType, Setup};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PersistentVolumeBinder;
 
-/// A queue with one worker, as in upstream.
+/// Returns the row of a queue with one worker, as in upstream.
 const fn queue(name: &'static str) -> QueueRow {
     QueueRow {
         workers: Workers::Number(1),

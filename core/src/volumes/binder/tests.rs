@@ -1,4 +1,4 @@
-//! Tests of the binder with a server that stores writes; each write reaches the caches.
+//! Tests of the binder with a server that stores writes. Each write reaches the caches.
 
 use std::collections::BTreeMap;
 
@@ -98,7 +98,7 @@ impl World {
                         Request::Put { .. } => "status",
                         _ => "spec",
                     };
-                    // A write of either part keeps the other one.
+                    // A write of the status keeps the rest of the object, and the reverse.
                     let known = known
                         .downcast_ref::<DynamicObject>()
                         .expect("the object is dynamic");
@@ -407,11 +407,11 @@ fn losing_one_side_releases_a_volume_or_loses_a_claim() {
     world.claim("a", json!({}));
     world.delete(CLAIM, "a");
     assert_eq!(world.phase(VOLUME, "v"), "Released");
-    // A new claim of the same name is another claim.
+    // A new claim of the same name is a different claim.
     world.claim("a", json!({"metadata": {"uid": "a-2"}}));
     assert_eq!(world.phase(CLAIM, "a"), "Pending");
     assert_eq!(world.phase(VOLUME, "v"), "Released");
-    // A volume whose claimRef a user removes is bound to the waiting claim.
+    // If a user removes the `claimRef` of a volume, the volume is bound to the waiting claim.
     let mut freed = world.get(VOLUME, "v");
     freed["spec"]["claimRef"] = Value::Null;
     world.put(VOLUME, freed);

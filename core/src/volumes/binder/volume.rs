@@ -15,7 +15,7 @@ use super::{BOUND_BY_CONTROLLER, CLAIMS, Cached, Shared, at, text};
 /// The annotation of a volume that a provisioner created.
 const PROVISIONED_BY: &str = "pv.kubernetes.io/provisioned-by";
 
-/// Runs a whole sync.
+/// Runs one sync of a volume.
 pub(super) async fn run(shared: Arc<Shared>, key: KeyId, calls: Calls) -> Result<End, SyncFailure> {
     let Some(volume) = shared.volumes.get(key) else {
         return Ok(End::Forget);
@@ -23,7 +23,7 @@ pub(super) async fn run(shared: Arc<Shared>, key: KeyId, calls: Calls) -> Result
     let volume = Cached::clone(&volume);
     let reference = at(&volume, "/spec/claimRef").clone();
     let uid = reference["uid"].as_str().unwrap_or("");
-    // The volume is unclaimed, or reserved for a claim that may come.
+    // The volume is not claimed, or it is reserved for a claim that may be created later.
     if uid.is_empty() {
         set_phase(volume, "Available", &calls).await?;
         return Ok(End::Forget);
@@ -32,7 +32,7 @@ pub(super) async fn run(shared: Arc<Shared>, key: KeyId, calls: Calls) -> Result
     let (namespace, name) = (part("namespace"), part("name"));
     let claim = find(&shared, &namespace, &name, &uid.into(), &calls).await?;
     let Some(claim) = claim else {
-        // The provisioner decides what happens to the volume now.
+        // From here on, the provisioner decides what happens to the volume.
         if text(&volume, "/status/phase") != "Failed" {
             set_phase(volume, "Released", &calls).await?;
         }
@@ -56,8 +56,9 @@ pub(super) async fn run(shared: Arc<Shared>, key: KeyId, calls: Calls) -> Result
     Ok(End::Forget)
 }
 
-/// Returns the claim of that name and UID. Reads it from the server if it is not cached, because
-/// the cache may lag and the consequences of its absence can't be undone.
+/// Returns the claim with this name and UID; `None` if it does not exist. Reads it from the server
+/// if it is not cached, because the cache may lag, and the consequences of its absence can't be
+/// undone.
 async fn find(
     shared: &Shared,
     namespace: &str,
@@ -81,7 +82,7 @@ async fn find(
     Ok(read.filter(is_it))
 }
 
-/// Removes what the controller has written about a claim. A reservation by a user stays.
+/// Removes the controller's writes about a claim from the volume. A reservation by a user stays.
 async fn release(volume: Cached, calls: &Calls) -> Result<(), SyncFailure> {
     let mut new = DynamicObject::clone(&volume);
     let is_ours = volume

@@ -1,4 +1,4 @@
-//! Claim protection: keeps a claim that a scheduled pod names until the pod is gone.
+//! Claim protection: it keeps a claim that a scheduled pod names until the pod is gone.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

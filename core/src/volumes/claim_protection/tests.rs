@@ -1,4 +1,4 @@
-//! Tests of when a claim is released.
+//! Tests of when the protection of a claim ends.
 
 use podstorm_objects::{AnyObject, DynamicObject, Resource as _, ResourceVersion};
 use podstorm_runtime::driver::{AsyncSync, Driver, sync_all};
@@ -18,7 +18,7 @@ struct World {
     claims: Arc<dyn AnyInformer>,
     pods: Arc<PodCache>,
     driver: Driver<AsyncSync>,
-    /// The pods on the server, which the cache may lack.
+    /// The pods on the server. The cache may lack some of them.
     live: Vec<AnyObject>,
     requests: Vec<String>,
 }
@@ -70,7 +70,7 @@ impl World {
         self.controller.pod_changed(&change, NOW);
     }
 
-    /// Syncs the due keys. Returns the requests.
+    /// Syncs the keys that are due. Returns the requests.
     fn sync(&mut self) -> Vec<String> {
         let World {
             controller,

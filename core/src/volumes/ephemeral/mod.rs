@@ -1,8 +1,8 @@
-//! The ephemeral volume controller: the claims of generic ephemeral volumes. Each claim is created
-//! from the template in its pod, is owned by the pod, and is deleted with it.
+//! The ephemeral volume controller: it creates the claims of generic ephemeral volumes. Each claim
+//! is created from the template in its pod, and the pod owns it. It is deleted with the pod.
 //!
-//! Keys are those of claims. A claim is named after its pod and its volume, so two pods can need
-//! claims of one name: the claim is created for one of them, and the other one waits.
+//! Keys are those of claims. A claim is named after its pod and volume, so two pods may need claims
+//! with the same name. In that case the claim is created for one of them, and the other one waits.
 //!
 //! One lock guards the pods that need each claim. It is not held across a call.
 //!
@@ -72,12 +72,13 @@ struct Shared {
     claims: Arc<Store<Cached>>,
     pods: Arc<PodCache>,
     queue: RateLimitingQueue<KeyId>,
-    /// The names of the pods that need each claim. Written by the handler of pods; no set is empty.
+    /// The names of the pods that need each claim. Written by the handler of pods. Has no empty
+    /// sets.
     wanted: Mutex<BTreeMap<KeyId, BTreeSet<CompactString>>>,
 }
 
-/// Returns the reason for which an existing claim does not serve the pod's ephemeral volume; `None`
-/// if it does.
+/// Returns why an existing claim can't serve the pod's ephemeral volume; `None` if it
+/// can.
 pub fn owner_problem(claim: &DynamicObject, pod: &Pod) -> Option<String> {
     let (claim, pod) = (&claim.metadata, &pod.metadata);
     let is_own = claim.controller().is_some_and(|owner| owner.uid == pod.uid);
@@ -90,7 +91,8 @@ pub fn owner_problem(claim: &DynamicObject, pod: &Pod) -> Option<String> {
 }
 
 impl Shared {
-    /// Handles a changed pod; `old` is an earlier state, and `new` is absent for a deleted pod.
+    /// Handles a change of a pod. `old` is the earlier state; `new` is `None` if the pod was
+    /// deleted.
     fn pod_changed(&self, old: Option<&Pod>, new: Option<&Pod>, now: Now) {
         let is_alive = |pod: &&Pod| !pod.metadata.is_deleting();
         let (old, new) = (old.filter(is_alive), new.filter(is_alive));
@@ -124,7 +126,7 @@ impl Shared {
     }
 }
 
-/// Wakes a deleted claim that a pod still needs, so it is recreated.
+/// Wakes a claim that was deleted although a pod needs it, so that it is recreated.
 impl Handler<Cached> for Shared {
     fn handle(&self, change: &Change<Cached>, now: Now) {
         if change.new.is_none() && lock(&self.wanted).contains_key(&change.key) {
@@ -175,7 +177,7 @@ impl AsyncWorkload for PodVolumes {
     }
 }
 
-/// Creates a claim for the first pod that needs it, and reports a problem to the other pods.
+/// Creates a claim for the first pod that needs it. Reports an Event about the other pods.
 async fn run(shared: Arc<Shared>, key: KeyId, calls: Calls) -> Result<End, SyncFailure> {
     let ObjectKey { namespace, name } = shared.claims.name(key);
     let pods = lock(&shared.wanted).get(&key).cloned().unwrap_or_default();
@@ -218,7 +220,7 @@ async fn run(shared: Arc<Shared>, key: KeyId, calls: Calls) -> Result<End, SyncF
     }
 }
 
-/// Builds the claim of an ephemeral volume.
+/// Builds the claim for an ephemeral volume.
 fn from_template(pod: &Pod, name: &str, template: &Value) -> Result<DynamicObject, DecodeError> {
     let mut claim = DynamicObject::new(Kind::PERSISTENT_VOLUME_CLAIM);
     let labels = |member: &str| Labels::from_json(template["metadata"][member].clone());

@@ -19,14 +19,14 @@ struct World {
     claims: Arc<dyn AnyInformer>,
     pods: Arc<PodCache>,
     driver: Driver<AsyncSync>,
-    /// Whether the next create is refused.
+    /// Whether the next create must be refused.
     refuses: bool,
     created: Vec<Value>,
     events: Vec<String>,
     failures: Vec<String>,
 }
 
-/// Builds a pod with a volume that needs a claim, and others.
+/// Builds a pod with one volume that needs a claim, and other volumes.
 fn pod(name: &str, uid: &str, volume: &str) -> Arc<Pod> {
     let template = json!({"metadata": {"labels": {"a": "b"}, "annotations": {"c": "d"}},
         "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}});
@@ -70,7 +70,7 @@ impl World {
         self.controller.pod_changed(&change, NOW);
     }
 
-    /// Adds or removes a claim, owned by the pod with this UID if there is one.
+    /// Adds or removes a claim. The pod with the UID `owner` owns it, if that is given.
     fn claim(&self, name: &str, owner: Option<&str>, is_there: bool) {
         let owners: Vec<Value> = owner
             .map(|uid| json!({"apiVersion": "v1", "kind": "Pod", "name": "x", "uid": uid, "controller": true}))
@@ -87,7 +87,7 @@ impl World {
         self.claims.apply(delta, NOW);
     }
 
-    /// Syncs the due keys. Returns the names of the created claims.
+    /// Syncs the keys that are due. Returns the names of the created claims.
     fn sync(&mut self) -> Vec<String> {
         let World {
             controller,
@@ -196,7 +196,7 @@ fn two_pods_can_need_a_claim_of_one_name() {
     );
     let event = "FailedBinding ephemeral volume c: PVC ns/a-b-c was not created for pod ns/a-b (pod is not owner)";
     assert_eq!(world.events, [event]);
-    // The pod with the claim is deleted, and the claim with it.
+    // The pod that owns the claim is deleted, and the claim with it.
     world.remove(&pod("a", "u2", "b-c"));
     world.claim("a-b-c", Some("u2"), false);
     assert_eq!(world.sync(), ["a-b-c"]);

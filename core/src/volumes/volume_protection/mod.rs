@@ -1,4 +1,4 @@
-//! Volume protection: keeps a volume that is bound to a claim until the claim releases it.
+//! Volume protection: it keeps a volume that is bound to a claim until the claim releases it.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Tests of when a volume is released.
+//! Tests of when the protection of a volume ends.
 
 use podstorm_objects::{AnyObject, DynamicObject};
 use podstorm_runtime::client::{Answer, Request};

@@ -1,6 +1,6 @@
-//! Replaces the whole store with a list. A list into an empty cache, as at every start, is loaded
-//! in bulk: the pods of one controller are added to their owner together, and the handlers get runs
-//! of pods instead of one change per pod.
+//! Replaces the content of the pod cache with a list. A list into an empty cache, as at every
+//! start, is loaded in bulk: the pods of one controller are added to their owner together, and the
+//! handlers get runs of pods instead of one change per pod.
 //!
 //! With the feature `rayon`, the caller's thread pool shares the work. The result does not depend
 //! on the number of threads: the positions of an owner's pods follow the order of the list.
@@ -23,7 +23,7 @@ use crate::intern::FIXED_STATE;
 use crate::limits::PARALLEL_LIST_MIN;
 use crate::primitives::{AtomicU32, Mutex, Ordering, lock};
 
-/// The effects of a list. Handle the changes first, then the runs. One of the two is empty.
+/// The effects of a list. Callers handle the changes first, then the runs. One of the two is empty.
 #[derive(Debug, Default)]
 pub struct Listed {
     /// The pods missing from the list, as deleted, in name order; then the listed pods.
@@ -35,11 +35,12 @@ pub struct Listed {
 /// Consecutive pods of a list that have one controller and are new to the cache.
 #[derive(Debug)]
 pub struct PodRun {
-    /// The pods of that controller.
+    /// The pods with that controller reference.
     pub owned_pods: Arc<OwnedPods>,
-    /// The number of pods that are not being deleted.
+    /// The number of the run's pods that are not being deleted.
     pub not_deleting: u32,
-    /// The pods that must be handled one by one: orphans, and pods that are being deleted.
+    /// The pods of the run that must be handled one by one: orphans, and pods that are being
+    /// deleted.
     pub others: Vec<Arc<Pod>>,
 }
 
@@ -51,26 +52,26 @@ impl PodRun {
     }
 }
 
-/// Consecutive pods of the list with one controller.
+/// Consecutive pods of one chunk of the list with the same controller.
 #[derive(Debug)]
 struct ListSegment {
     pods: Range<usize>,
     /// The number of pods that are being deleted.
     deleting: u32,
-    /// The number of the segment's owner.
+    /// The index of the segment's owner among the owners of the list.
     owned_pods: u32,
 }
 
-/// What the first pass over one chunk of the list finds.
+/// The results of the first pass over one chunk of the list.
 #[derive(Debug, Default)]
 struct Chunk {
     name_hashes: Vec<NameHash>,
     segments: Vec<ListSegment>,
-    /// Whether the names are strictly ascending.
+    /// Whether the names in the chunk are strictly ascending.
     is_sorted: bool,
 }
 
-/// The owned pods of one owner, and the segments of the list to add to them, in order.
+/// The list of an owner's pods, and the indices of the segments to add to it, in order.
 type OwnerSegments = (Arc<OwnedPods>, SmallVec<[u32; 1]>);
 
 /// The number of pods in a chunk. Independent of the number of threads, because segments end with
@@ -78,9 +79,9 @@ type OwnerSegments = (Arc<OwnedPods>, SmallVec<[u32; 1]>);
 const CHUNK_LEN: usize = 4096;
 
 impl PodCache {
-    /// Replaces the whole store with a list. Pods missing from the list come first, as deleted in
-    /// their last cached state (tombstones), in name order; then the items in list order. Must not
-    /// be called while other threads apply events.
+    /// Replaces the content of the cache with a list. The changes start with the pods that are
+    /// missing from the list, as deleted in their last cached state (tombstones), in name order;
+    /// then come the items in list order. Must not be called while other threads apply events.
     ///
     /// O(n log n), or O(n) for a list into an empty cache that is sorted by namespace and name,
     /// which is how servers send it.
@@ -146,8 +147,8 @@ impl PodCache {
         });
         let run_of = |segment: &ListSegment| run_of(segment, &all_owned, &items);
         let runs = segments.iter().map(run_of).collect();
-        // From here on the list's own references move into the index, so no reference count
-        // changes.
+        // From here on the references that the list holds move into the index, so no reference
+        // count changes.
         let mut shards: Vec<Vec<PodSlot>> = (0..SHARDS).map(|_| Vec::new()).collect();
         let mut pods = items.into_iter();
         for segment in &segments {
@@ -157,7 +158,7 @@ impl PodCache {
                 shards[shard as usize].push(PodSlot {
                     pod,
                     owned_pods: owned_pods.clone(),
-                    // Relaxed: the threads that wrote it have been joined.
+                    // Relaxed: the threads that wrote the handle have been joined.
                     handle: handles[at].load(Ordering::Relaxed),
                     hash,
                 });
@@ -194,8 +195,8 @@ impl PodCache {
         all_owned
     }
 
-    /// Adds the pods of some segments to their owner. Returns the owner's pods: a new list if the
-    /// old one was dropped as unused in the meantime.
+    /// Adds the pods of these segments to their owner. Returns the list of the owner's pods: a new
+    /// list if the old one was dropped as unused in the meantime.
     fn insert_all(
         &self,
         (owned_pods, owner_segments): &OwnerSegments,
@@ -218,7 +219,7 @@ impl PodCache {
             for at in segments.flat_map(|pods| pods.clone()) {
                 let (handle, change) = members.insert(items[at].clone(), self.node_of(&items[at]));
                 self.note(&owned_pods, change);
-                // Relaxed: read after all threads have been joined.
+                // Relaxed: the handles are read after all threads have been joined.
                 handles[at].store(handle, Ordering::Relaxed);
             }
             owned_pods.set_pod_count(members.len());
@@ -310,8 +311,8 @@ fn name_of(pod: &Pod) -> (&str, &str) {
     (&pod.metadata.namespace, &pod.metadata.name)
 }
 
-/// Returns the results of `work` on every item, in order. Runs on the caller's pool if there are
-/// many items.
+/// Returns the results of `work` on every item, in order. Runs on the caller's thread pool if
+/// the list has many pods.
 fn map_all<T: Sync, R: Send>(
     pods: usize,
     items: &[T],

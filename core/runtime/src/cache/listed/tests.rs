@@ -1,4 +1,4 @@
-//! Tests of bulk loading.
+//! Tests of lists that are loaded in bulk.
 
 use super::*;
 use podstorm_objects::{OwnerReference, Time, Uid};
@@ -24,7 +24,7 @@ fn pod(name: &str, owner: Option<u128>, deleting: bool) -> Arc<Pod> {
 }
 
 /// Returns pods of alternating owners, enough for several chunks and threads. Some are orphans,
-/// some are being deleted.
+/// and some are being deleted.
 fn many() -> Vec<Arc<Pod>> {
     let pod = |n: usize| {
         let owner = (n / 7 % 50) as u128;

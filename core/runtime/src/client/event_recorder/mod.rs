@@ -1,9 +1,9 @@
 //! Event correlation: decides which of a controller's events are written, and how.
 //!
-//! The steps, in order: many similar messages are combined, repeated messages are counted, and a
-//! token bucket per object drops the rest. Memory is bounded, and a dropped event allocates
-//! nothing. There are no locks: one thread owns the recorder. Recorders share only the numbers in
-//! the names of Events.
+//! The steps, in order: combine similar messages if there are many, count repeated messages, and
+//! drop what exceeds the token bucket of the object. Memory is bounded, and a dropped event
+//! allocates nothing. There are no locks: one thread owns the recorder. Recorders share only the
+//! numbers in the names of Events.
 
 use std::hash::Hash;
 use std::sync::Arc;
@@ -14,25 +14,25 @@ use super::lru::Lru;
 use super::{EventIntent, EventPatch, EventType, EventWrite, ObjectReference};
 use crate::primitives::{AtomicI64, Ordering};
 
-/// The capacity of each of the three LRU maps.
+/// The capacity of each of the recorder's three LRU maps.
 const MEMORY_ENTRIES: usize = 4096;
 
-/// The number of distinct messages from which on the messages of an aggregate are combined.
+/// The number of distinct messages at which an aggregate starts to combine its messages.
 const COMBINE_FROM: usize = 10;
 
-/// An aggregate without messages for longer than this starts over: 10 minutes.
+/// The time in ns without a message after which an aggregate starts over: 10 minutes.
 const COMBINE_WINDOW_NS: i64 = 600 * 1_000_000_000;
 
 /// The number of events of one type about one object that may be written in a burst.
 const SPAM_BURST: f64 = 25.0;
 
-/// Tokens per second: one in 300 s, in the single precision in which upstream configures the rate.
+/// The rate of the token bucket per second: one in 300 s, in upstream's single precision.
 const SPAM_QPS: f64 = (1.0f32 / 300.0) as f64;
 
 /// The prefix of a combined event's message.
 const COMBINED: &str = "(combined from similar events): ";
 
-/// The longest name of an object. A longer event name is replaced by a UUID.
+/// The maximum length of a name. A longer event name is replaced by a UUID.
 const NAME_MAX: usize = 253;
 
 /// Decides which event intents of one controller are written, and how. Used by one thread.
@@ -45,27 +45,27 @@ pub struct EventRecorder {
     aggregates: Lru<Aggregate>,
     log: Lru<Logged>,
     spam: Lru<Bucket>,
-    /// The object of the last intent and its hash; the `Arc` keeps the address from being reused.
+    /// The object of the last intent, and its hash. The `Arc` protects the address from reuse.
     last_object: Option<(Arc<ObjectReference>, u128)>,
-    /// The numbers for the names of new events.
+    /// The source of the numbers in the names of new events.
     stamps: EventStamps,
-    /// The text of the current message, kept to reuse its memory.
+    /// The current message, stored to reuse its memory.
     text: String,
-    /// What to store once the last write has succeeded.
+    /// The entry to store once the write in progress has succeeded.
     written: Option<(u128, Logged)>,
-    /// The parts that events of one kind share. There are only a handful of kinds.
+    /// The parts that the events of one topic share. There are only a few topics.
     topics: Vec<Topic>,
 }
 
-/// The numbers in the names of Events: times in ns since the epoch. Two recorders may write Events
-/// of one object at the same time, especially on virtual time. Recorders that share the numbers
-/// give different names.
+/// The source of the numbers in the names of Events: times in ns since the Unix epoch. Two
+/// recorders may write Events about one object at the same time, especially on virtual time. If
+/// they share this source, the names differ.
 #[derive(Clone, Debug, Default)]
 pub struct EventStamps(Arc<AtomicI64>);
 
 impl EventStamps {
-    /// Returns this time, or the first one after the last that was returned. No other call returns
-    /// it.
+    /// Returns `wall_ns` or, if that is not above the last number, the number after the last. Each
+    /// number is returned only once.
     pub fn next(&self, wall_ns: i64) -> i64 {
         // Relaxed: nothing else depends on the number, and a single addition produces it.
         self.0
@@ -82,16 +82,17 @@ struct Topic {
     shared: Arc<EventTopic>,
 }
 
-/// The messages of one object, type and reason.
+/// The recent messages about one object with one type and reason.
 #[derive(Debug)]
 struct Aggregate {
-    /// Hashes of distinct messages, at most one fewer than the number that starts combining.
+    /// The hashes of distinct messages: at most one fewer than the number at which combining
+    /// starts.
     messages: [u128; COMBINE_FROM - 1],
     count: usize,
     last_ns: i64,
 }
 
-/// The number of times that an event has been observed; never observed if the count is 0.
+/// How often an event has been observed. The other fields are meaningless if the count is 0.
 #[derive(Clone, Copy, Debug)]
 struct Logged {
     count: i32,
@@ -108,7 +109,8 @@ struct Bucket {
 }
 
 impl EventRecorder {
-    /// Creates a recorder for the events of `component`, e.g. `replicaset-controller`.
+    /// Creates a recorder for the events of the controller `component`, e.g.
+    /// `replicaset-controller`.
     pub fn new(component: &'static str) -> EventRecorder {
         EventRecorder {
             component,
@@ -128,7 +130,7 @@ impl EventRecorder {
         }
     }
 
-    /// Sets the node that the component runs on.
+    /// Sets the node on which the component runs.
     #[must_use]
     pub fn on_node(self, node: &str) -> EventRecorder {
         EventRecorder {
@@ -137,28 +139,29 @@ impl EventRecorder {
         }
     }
 
-    /// Replaces the numbers. The recorder's event names then differ from those of all recorders
-    /// that share these numbers.
+    /// Replaces the source of the numbers in event names. The names then differ from those of all
+    /// recorders with the same source.
     #[must_use]
     pub fn with_stamps(self, stamps: EventStamps) -> EventRecorder {
         EventRecorder { stamps, ..self }
     }
 
-    /// Takes an intent recorded now; see [`correlate`](EventRecorder::correlate).
+    /// Handles an intent that is recorded now; see [`correlate`](EventRecorder::correlate).
     pub fn record(&mut self, intent: EventIntent, now: Now) -> Option<EventWrite> {
         self.correlate(intent, now, now)
     }
 
-    /// Takes an intent recorded at `made` and returns what to write, if anything. Callers write one
-    /// event at a time and call [`written`](EventRecorder::written) after each success.
+    /// Handles an intent that was recorded at `made`. Returns the event to write; `None` if the
+    /// intent is dropped. Callers write one event at a time and call
+    /// [`written`](EventRecorder::written) after each success.
     ///
-    /// O(length of the message). Allocates only if something is to be written.
+    /// O(length of the message). Allocates only if there is an event to write.
     pub fn correlate(&mut self, intent: EventIntent, made: Now, now: Now) -> Option<EventWrite> {
         self.correlate_part(intent, "", made, now)
     }
 
-    /// Like [`correlate`](EventRecorder::correlate), for a part of the object: the same message
-    /// about two parts makes two events. The caller writes the part into
+    /// Like [`correlate`](EventRecorder::correlate), for an intent about a part of the object: the
+    /// same message about two parts results in two events. The caller writes the part into
     /// `involvedObject.fieldPath`.
     pub fn correlate_part(
         &mut self,
@@ -268,7 +271,7 @@ impl EventRecorder {
             kind: kind.as_str().into(),
             reason: reason.into(),
             host: Str::clone(&self.host),
-            // As in upstream, combined events leave out these two.
+            // As in upstream, combined events leave out these two fields.
             reporting_component: Str::clone(if combined { &none } else { &component }),
             reporting_instance: Str::clone(if combined { &none } else { &self.host }),
             component,
@@ -282,7 +285,7 @@ impl EventRecorder {
         shared
     }
 
-    /// Returns `<object>.<hex stamp>`, or a UUID if that is too long for a name.
+    /// Returns `<object>.<hex stamp>`, or a UUID if that name is too long.
     fn event_name(&self, object: &str, stamp: i64) -> String {
         let name = format!("{object}.{stamp:x}");
         if name.len() <= NAME_MAX {
@@ -299,7 +302,7 @@ impl EventRecorder {
         {
             return *hash;
         }
-        // Without the version: the next sync reports on the same object.
+        // The version is left out: the next sync reports on the same object.
         let ObjectReference {
             kind,
             namespace,
@@ -312,7 +315,7 @@ impl EventRecorder {
         hash
     }
 
-    /// Returns the key of an event in the log.
+    /// Returns the key under which the log stores an event.
     fn event_key(&self, aggregate_key: u128, message_key: u128, field_path: &str) -> u128 {
         match field_path {
             "" => self.hash((aggregate_key, message_key)),
@@ -320,8 +323,8 @@ impl EventRecorder {
         }
     }
 
-    /// Returns a hash wide enough to identify its input: with 4096 entries, a run of 10^12 intents
-    /// has a collision with a probability below 10^-22.
+    /// Returns a hash that is wide enough to identify its input: with 4096 entries, 10^12 intents
+    /// cause a collision with a probability below 10^-22.
     fn hash(&self, what: impl Hash) -> u128 {
         let [low, high] = &self.hashes;
         u128::from(high.hash_one(&what)) << 64 | u128::from(low.hash_one(&what))
@@ -346,8 +349,8 @@ impl Aggregate {
         if self.messages[..self.count].contains(&message) {
             return false;
         }
-        // Upstream adds the tenth message, then drops an arbitrary one. Here it is always the
-        // newest.
+        // Upstream adds the tenth message, then drops an arbitrary one. This recorder always drops
+        // the newest.
         if self.count == COMBINE_FROM - 1 {
             return true;
         }

@@ -31,7 +31,7 @@ fn recorder() -> EventRecorder {
     EventRecorder::new("replicaset-controller")
 }
 
-/// Returns the numbers of creates and patches that recording these intents causes.
+/// Returns the numbers of creates and patches that result from recording these intents.
 fn totals(
     recorder: &mut EventRecorder,
     intents: impl Iterator<Item = EventIntent>,

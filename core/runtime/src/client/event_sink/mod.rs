@@ -7,13 +7,13 @@ use podstorm_objects::{Event, Now};
 
 use super::{ApiError, EventIntent, EventPatch, EventRecorder, EventStamps, EventWrite};
 
-/// The maximum number of waiting intents. Further ones are dropped.
+/// The maximum number of intents in the queue. Further intents are dropped.
 pub const EVENT_QUEUE_MAX: usize = 1000;
 
-/// The number of attempts per write.
+/// The maximum number of attempts per write.
 const TRIES_MAX: u32 = 12;
 
-/// The delay between two attempts: 10 s. The first delay is a random part of it.
+/// The delay between two attempts, in ns: 10 s. The first delay is a random part of it.
 const RETRY_NS: i64 = 10_000_000_000;
 
 /// The outgoing events of one controller.
@@ -29,7 +29,7 @@ pub struct EventSink {
 #[derive(Debug)]
 struct Current {
     write: EventWrite,
-    /// The event to create because its patch was answered with 404.
+    /// The event to create instead, once a patch has been answered with 404.
     replacement: Option<Event>,
     tries: u32,
     stage: Stage,
@@ -37,9 +37,9 @@ struct Current {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
-    /// To be sent at this monotonic time, in ns.
+    /// The call must be sent at this monotonic time, in ns.
     Due(i64),
-    /// Sent, and not answered yet.
+    /// The call was sent and is not answered yet.
     Sent,
 }
 
@@ -52,17 +52,17 @@ pub enum SinkStep<'a> {
     InFlight,
     /// Do nothing until this monotonic time, in ns.
     Wait {
-        /// The time of the next call of [`EventSink::next`].
+        /// The time at which to call [`EventSink::next`] again.
         until_ns: i64,
     },
-    /// Create this event, then report the answer.
+    /// Create this event, then report the answer with [`EventSink::answered`].
     Create(&'a Event),
-    /// Patch this event, then report the answer.
+    /// Patch this event, then report the answer with [`EventSink::answered`].
     Patch(&'a EventPatch),
 }
 
 impl EventSink {
-    /// Creates the empty sink of `component`, e.g. `replicaset-controller`.
+    /// Creates an empty sink for the events of `component`, e.g. `replicaset-controller`.
     pub fn new(component: &'static str) -> EventSink {
         EventSink {
             recorder: EventRecorder::new(component),
@@ -72,7 +72,7 @@ impl EventSink {
         }
     }
 
-    /// Replaces the numbers in event names; see [`EventRecorder::with_stamps`].
+    /// Replaces the source of the numbers in event names; see [`EventRecorder::with_stamps`].
     #[must_use]
     pub fn with_stamps(self, stamps: EventStamps) -> EventSink {
         EventSink {
@@ -92,12 +92,12 @@ impl EventSink {
         has_capacity
     }
 
-    /// Returns the number of intents dropped because the queue was full.
+    /// Returns the number of intents that were dropped because the queue was full.
     pub fn dropped(&self) -> u64 {
         self.dropped
     }
 
-    /// Returns the next step. A call is returned once; report its answer by
+    /// Returns the next step. Each call is returned only once. The driver reports its answer with
     /// [`answered`](EventSink::answered).
     pub fn next(&mut self, now: Now) -> SinkStep<'_> {
         while self.current.is_none() {
@@ -120,9 +120,9 @@ impl EventSink {
         }
     }
 
-    /// Reports the answer to the last call. Any `Status` except success drops the event; only a
-    /// patch answered with 404 becomes a create. After a transport failure the call is retried
-    /// later, and all other events wait for it. `random` is uniformly distributed over 0..1.
+    /// Reports the answer to the last call. An error `Status` drops the event, except that a patch
+    /// answered with 404 becomes a create. After a transport failure the call is retried later, and
+    /// all other events wait for it. `random` is uniformly distributed over 0..1.
     ///
     /// # Panics
     /// Panics if no call is in progress.
@@ -157,7 +157,7 @@ impl Current {
         }
     }
 
-    /// Schedules another attempt from the start. Returns whether the attempts are used up.
+    /// Schedules another attempt from the start. Returns whether no attempts are left.
     fn retry(&mut self, now: Now, random: f64) -> bool {
         self.tries += 1;
         self.replacement = None;
@@ -166,8 +166,8 @@ impl Current {
         self.tries >= TRIES_MAX
     }
 
-    /// Schedules a create in place of a patch that found no event. Returns whether the event is
-    /// given up.
+    /// Schedules a create in place of a patch that found no event. Returns whether to drop the
+    /// event instead.
     fn replace(&mut self, error: &ApiError, now: Now) -> bool {
         match &self.write {
             EventWrite::Patch(patch) if self.replacement.is_none() && error.is_not_found() => {

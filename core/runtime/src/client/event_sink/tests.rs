@@ -70,7 +70,7 @@ fn a_failed_transport_is_tried_12_times_10_seconds_apart() {
             at = at.plus_ns(wait_ns);
         }
     }
-    // The first event is given up, and the second is next.
+    // The first event is dropped, and the second is next.
     assert!(matches!(sink.next(at), SinkStep::Create(_)));
 }
 
@@ -95,7 +95,7 @@ fn a_patch_that_finds_no_event_becomes_a_create() {
         panic!()
     };
     assert_eq!(event.count, 2);
-    // A 404 for the create, e.g. because its namespace is missing, ends the event.
+    // A 404 for the create, e.g. because the namespace is missing, drops the event.
     sink.answered(Err(&gone), now(0), RANDOM);
     assert_eq!(sink.next(now(0)), SinkStep::Idle);
 }

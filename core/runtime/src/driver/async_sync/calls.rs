@@ -1,4 +1,4 @@
-//! The part of an [`AsyncSync`](super::AsyncSync) that its steps hold.
+//! The access of an [`AsyncSync`](super::AsyncSync)'s steps to the driver.
 
 use std::future::{Future, poll_fn};
 use std::mem;
@@ -13,20 +13,20 @@ use crate::limits::SLOW_START_INITIAL_BATCH;
 use crate::primitives::{AtomicBool, Mutex, Ordering, lock};
 use crate::slow_start::SlowStart;
 
-/// The steps' access to the time, the API and Events.
+/// The access that the steps of a sync have to the time, the API and Events.
 ///
 /// A request is made when its future is first polled. Each request gets a ticket, which identifies
 /// its answer, so the futures of several requests can be open and polled in any order. The requests
-/// made in one poll of the steps are sent together, in the order in which they were made. Dropping
-/// a future does not cancel its request: the request is carried out, its answer is discarded, and
-/// the sync waits for it before it ends.
+/// made during one poll of the steps are sent together, in the order in which they were made. To
+/// drop a future does not cancel its request: the request is carried out, its answer is discarded,
+/// and the sync waits for the answer before it ends.
 #[derive(Clone, Debug, Default)]
 pub struct Calls(Arc<Mutex<Exchange>>);
 
 #[derive(Debug, Default)]
 struct Exchange {
     now: Now,
-    /// The requests since the last poll.
+    /// The requests made since the last poll.
     asked: Vec<Request>,
     /// The state of each request, by ticket.
     replies: Vec<Reply>,
@@ -42,7 +42,7 @@ struct Exchange {
 #[derive(Debug)]
 enum Reply {
     Open,
-    /// The answer, and how many arrived before it.
+    /// The request has this answer; the number counts the answers that arrived before it.
     Here(Answer, usize),
     Taken,
 }
@@ -50,31 +50,32 @@ enum Reply {
 /// The result of a slow start.
 #[derive(Clone, Debug)]
 pub struct Started {
-    /// The answers, by the number of the request.
+    /// The answers, in the order of the requests.
     pub answers: Vec<Answer>,
-    /// The calls that succeeded. Includes calls refused because their namespace is being deleted,
-    /// which upstream's controllers don't treat as errors.
+    /// The number of successful calls. Includes calls that were refused because their namespace is
+    /// being deleted, which upstream's controllers don't treat as errors.
     pub successes: usize,
-    /// The calls that were not made because an earlier batch had a failure.
+    /// The number of calls that were not made because an earlier batch had a failure.
     pub skipped: usize,
-    /// The index of the failed answer that arrived first.
+    /// The index of the failed answer that arrived first, if any call failed.
     first_failed: Option<usize>,
 }
 
 impl Started {
-    /// Returns the error of the call that failed first, in the order in which the answers arrived.
+    /// Returns the error of the call that failed first, in the order in which the answers arrived;
+    /// `None` if no call failed.
     pub fn first_error(&self) -> Option<&ApiError> {
         failure(self.answers.get(self.first_failed?)?)
     }
 
-    /// Returns the errors of all failed calls, by the number of the call.
+    /// Returns the errors of all failed calls, each with the index of the call.
     pub fn errors(&self) -> impl Iterator<Item = (usize, &ApiError)> {
         let numbered = self.answers.iter().enumerate();
         numbered.filter_map(|(at, answer)| failure(answer).map(|error| (at, error)))
     }
 }
 
-/// Returns the error of a failed create.
+/// Returns the error of a failed create; `None` for a success or a terminating namespace.
 fn failure(answer: &Answer) -> Option<&ApiError> {
     match answer {
         Answer::Failed(error) if !error.has_cause("NamespaceTerminating") => Some(error),
@@ -83,8 +84,8 @@ fn failure(answer: &Answer) -> Option<&ApiError> {
 }
 
 impl Calls {
-    /// Creates calls at a fixed time without a transport, for code that decides and sends no
-    /// request.
+    /// Creates calls with a fixed time and without a transport, for steps that decide but send no
+    /// requests.
     pub fn at(now: Now) -> Calls {
         Calls(Arc::new(Mutex::new(Exchange {
             now,
@@ -108,14 +109,14 @@ impl Calls {
     }
 
     /// Makes API calls concurrently and waits for all answers. Returns the answers in the order of
-    /// the requests. O(requests) in total, however often it is polled.
+    /// the requests. O(requests) in total, regardless of the number of polls.
     pub async fn batch(&self, requests: impl IntoIterator<Item = Request>) -> Vec<Answer> {
         let answers = self.answers(requests).await;
         answers.into_iter().map(|(answer, _)| answer).collect()
     }
 
     /// Makes `count` API calls in batches of 1, 2, 4, … up to the first batch with a failure.
-    /// `request` creates the request of each number below `count`.
+    /// `request` creates the request with each index below `count`.
     ///
     /// Source: `slowStartBatch` in Kubernetes' `pkg/controller/replicaset`, and its copies in the
     /// controllers of Jobs and DaemonSets.
@@ -154,7 +155,7 @@ impl Calls {
 
     /// Returns the answers of a batch, each with the number of answers that arrived before it.
     async fn answers(&self, requests: impl IntoIterator<Item = Request>) -> Vec<(Answer, usize)> {
-        // Unlocked between requests, because creating one may ask for the time.
+        // The lock is free between requests, because creating one may ask for the time.
         let tickets = requests.into_iter().map(|request| self.ask(request));
         let (mut first, mut count) = (0, 0);
         for ticket in tickets {
@@ -197,7 +198,7 @@ impl Calls {
         lock(&self.0).now = now;
     }
 
-    /// Sets the answer of the request with that ticket.
+    /// Sets the answer to the request with this ticket.
     pub(super) fn answer(&self, ticket: usize, answer: Answer) {
         let mut exchange = lock(&self.0);
         let order = exchange.answered;
@@ -215,7 +216,7 @@ impl Calls {
         }
     }
 
-    /// Moves out new requests and Events. Returns whether a request has no answer.
+    /// Moves out new requests and Events. Returns whether any request is still without an answer.
     pub(super) fn take(&self, requests: &mut Vec<Request>, events: &mut Vec<EventIntent>) -> bool {
         let mut exchange = lock(&self.0);
         requests.append(&mut exchange.asked);
@@ -225,8 +226,8 @@ impl Calls {
 }
 
 impl Exchange {
-    /// Takes the answer of the request with this ticket, and the number of answers that arrived
-    /// before it. If there is no answer yet, its arrival wakes the polling task.
+    /// Takes the answer to the request with this ticket, and the number of answers that arrived
+    /// before it. If there is no answer yet, returns `None`; the answer will wake the polling task.
     fn claim(&mut self, ticket: usize, context: &Context<'_>) -> Option<(Answer, usize)> {
         let reply = &mut self.replies[ticket];
         if matches!(reply, Reply::Open) {
@@ -251,9 +252,9 @@ impl Exchange {
 }
 
 /// Polls all futures until each has its output. Returns the outputs in the order of the futures.
-/// Each is polled once, in that order, and again when an answer that it waits for has arrived. One
-/// allocation for each future, and another for each future that has to wait. For requests without
-/// further steps, use a [`batch`](Calls::batch).
+/// Polls each future once, in that order, and again when an answer that it waits for has arrived.
+/// Allocates once for each future, and once more for each future that has to wait. For requests
+/// without further steps, use a [`batch`](Calls::batch).
 pub async fn join_all<F: Future>(futures: impl IntoIterator<Item = F>) -> Vec<F::Output> {
     let joined = futures.into_iter().map(|future| Joined::Running {
         future: Box::pin(future),
@@ -282,13 +283,13 @@ pub async fn join_all<F: Future>(futures: impl IntoIterator<Item = F>) -> Vec<F:
 enum Joined<F: Future> {
     Running {
         future: Pin<Box<F>>,
-        /// Present once the future has been polled.
+        /// When to poll the future again; `None` before its first poll.
         turn: Option<Arc<Turn>>,
     },
     Done(F::Output),
 }
 
-/// Whether a future must be polled again.
+/// Records whether a future must be polled again.
 struct Turn {
     is_due: AtomicBool,
     /// The waker of the task that polls the futures, from the last poll. Two wakers of one task
@@ -298,7 +299,7 @@ struct Turn {
 
 impl Wake for Turn {
     fn wake(self: Arc<Self>) {
-        // Release: pairs with the swap in `poll`, which then sees the waker's effects.
+        // Release: pairs with the swap in `poll`, which then sees what this thread has done.
         self.is_due.store(true, Ordering::Release);
         lock(&self.outer).wake_by_ref();
     }

@@ -1,6 +1,6 @@
 //! Syncs written as one `async fn`, for workloads whose syncs make a handful of requests: one after
 //! the other, several concurrently, or several sequences side by side. The driver polls the
-//! function: it is not a task and needs no async runtime. One allocation per sync.
+//! function, which is not a task and needs no async runtime. Costs one allocation per sync.
 
 mod calls;
 mod verbs;
@@ -28,20 +28,21 @@ pub use verbs::unless_gone;
 pub struct SyncFailure {
     /// The failed step, in one or two words for statistics.
     pub label: &'static str,
-    /// The error's text.
+    /// The error message.
     pub message: String,
     /// Whether a retry can't help: the sync ends with [`End::Forget`] instead of [`End::Retry`].
     pub is_final: bool,
 }
 
-/// The steps of a sync as a future. Its output, success or failure, decides what happens to the key.
+/// The steps of a sync as a future. The output, success or failure, decides how the key continues.
 pub trait Steps: Future<Output = Result<End, SyncFailure>> + Send + 'static {}
 
 impl<F: Future<Output = Result<End, SyncFailure>> + Send + 'static> Steps for F {}
 
-/// A [`Workload`] whose sync is an `async fn`. The methods other than `steps` are those of [`Workload`].
+/// A [`Workload`] whose sync is an `async fn`. All methods except `steps` are those of
+/// [`Workload`].
 pub trait AsyncWorkload: Send + Sync + fmt::Debug + 'static {
-    /// Returns the name of the object behind a key of the queue `queue`.
+    /// Returns the name of the object behind a key of the queue with index `queue`.
     fn name(&self, queue: usize, key: KeyId) -> ObjectKey;
 
     /// Returns the queues of keys to sync: at least one, and always the same.
@@ -52,19 +53,19 @@ pub trait AsyncWorkload: Send + Sync + fmt::Debug + 'static {
         let _ = (change, now);
     }
 
-    /// Handles a list of pods that has replaced the cache, with its changes.
+    /// Handles a list of pods that has replaced the content of the cache.
     fn pods_listed(&self, listed: &Listed, now: Now) {
         for change in &listed.changes {
             self.pod_changed(change, now);
         }
     }
 
-    /// Returns the workload's own metrics at this moment.
+    /// Returns the current values of the workload's own metrics.
     fn families(&self) -> Vec<Family> {
         Vec::new()
     }
 
-    /// Returns the steps of the sync of a key that was taken from the queue `queue`.
+    /// Returns the steps of the sync of a key that was taken from the queue with index `queue`.
     fn steps(&self, queue: usize, key: KeyId, calls: Calls) -> impl Steps;
 }
 
@@ -100,12 +101,12 @@ impl<W: AsyncWorkload> Workload for W {
     }
 }
 
-/// A sync in progress whose steps are an `async fn`. It resumes after each answer. It ends once its
-/// steps have ended and every request has an answer.
+/// A sync in progress whose steps are an `async fn`. It resumes after each answer, and ends once
+/// its steps have ended and every request has an answer.
 #[derive(Default)]
 pub struct AsyncSync {
     key: KeyId,
-    /// Present while the steps are running.
+    /// The future; `None` unless the steps are running.
     steps: Option<Pin<Box<dyn Steps>>>,
     calls: Calls,
     /// All requests of the sync, by ticket.
@@ -126,7 +127,7 @@ impl fmt::Debug for AsyncSync {
 }
 
 impl AsyncSync {
-    /// Begins the sync of a key: `steps` gets the calls and returns the steps.
+    /// Begins the sync of a key. `steps` receives the calls and returns the steps.
     ///
     /// # Panics
     /// Panics if the steps wait for anything other than an answer, here or in
@@ -159,7 +160,7 @@ impl AsyncSync {
         self.go_on(now)
     }
 
-    /// Returns why the sync failed, once it has ended; `None` if it succeeded.
+    /// Returns the failure of the sync, once it has ended; `None` if it succeeded.
     pub fn failure(&self) -> Option<&SyncFailure> {
         self.outcome.as_ref()
     }
@@ -188,7 +189,7 @@ impl AsyncSync {
 }
 
 /// Runs steps to their end over a transport that answers immediately, without a workload or a
-/// queue. Drops the steps' Events.
+/// queue. Discards the Events of the steps.
 ///
 /// # Panics
 /// Panics if the transport does not answer a request immediately, or if the steps wait for anything

@@ -82,7 +82,7 @@ fn a_request_has_one_answer() {
     sync.answer(0, version());
 }
 
-/// Returns a read of this name. The text of its answer has the name.
+/// Returns a read of the object with this name. The text of the answer contains the name.
 fn read(name: impl ToString) -> Request {
     Request::Get {
         kind: Kind::POD,
@@ -223,7 +223,7 @@ fn a_batch_returns_its_answers_in_the_order_of_its_requests() {
     assert_eq!(run.notes(), ["10", "11", "12"]);
 }
 
-/// Runs a slow start of ten calls, some of which are refused. Returns its result in words and the
+/// Runs a slow start of ten calls, some of which are refused. Returns the result in words, and the
 /// number of calls made.
 fn slow_start(refuse: impl Fn(usize) -> Option<ApiError>) -> (String, usize) {
     let mut run = Run::begin(|calls, notes| async move {
@@ -263,7 +263,8 @@ fn slow_start(refuse: impl Fn(usize) -> Option<ApiError>) -> (String, usize) {
 fn a_slow_start_stops_after_a_batch_with_a_failure() {
     let error = |index: usize| ApiError::transport(format!("no {index}"));
     assert_eq!(slow_start(|_| None), ("10 0 none".to_owned(), 10));
-    // 1, 2, 4: the third batch is made completely. Of two failures the first to arrive counts.
+    // Batches of 1, 2 and 4: the third batch is completed. Of two failures, the first to arrive
+    // counts.
     let two = slow_start(|index| matches!(index, 3 | 5).then(|| error(index)));
     assert_eq!(two, ("5 3 no 5".to_owned(), 7));
     let first = slow_start(|index| (index == 0).then(|| error(index)));
@@ -371,7 +372,7 @@ fn a_sync_that_has_ended_cannot_be_resumed() {
     let _step = sync.resume(at(2));
 }
 
-/// Steps made of numbered requests.
+/// Steps that consist of numbered requests.
 #[derive(Clone, Debug)]
 enum Tree {
     Request,
@@ -421,8 +422,8 @@ fn steps<'a>(
     })
 }
 
-/// The plain model: returns which requests of a tree wait for answers once these are answered, in
-/// the order of the tree. Empty once the tree is done.
+/// The plain model: returns the requests of a tree that wait for answers when `answered` have their
+/// answers, in the order of the tree. Empty once the tree is done.
 fn open(tree: &Tree, path: &str, answered: &[String]) -> Vec<String> {
     let child = |at: usize, tree| open(tree, &format!("{path}.{at}"), answered);
     let is_open = |name: &String| !answered.contains(name);
@@ -481,7 +482,7 @@ proptest! {
                 break;
             }
             sent = sync.requests().len();
-            // One to three answers at this moment.
+            // One to three answers arrive at this moment.
             let (index, several) = order.next().expect("the order repeats");
             for _ in 0..several {
                 let open = waiting(&sync, &answered);

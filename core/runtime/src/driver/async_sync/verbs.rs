@@ -1,4 +1,4 @@
-//! The API's verbs as one call each, for steps that need a result instead of an [`Answer`].
+//! The API's verbs as one method each, for steps that need a result instead of an [`Answer`].
 
 use std::sync::Arc;
 
@@ -20,13 +20,13 @@ impl SyncFailure {
         }
     }
 
-    /// Returns a function that turns an API error into the failure of a step, for `map_err`.
+    /// Returns a function for `map_err` that turns an API error into the failure of a step.
     pub fn at(label: &'static str) -> impl Fn(ApiError) -> SyncFailure {
         move |error| SyncFailure::new(label, error.message)
     }
 }
 
-/// Returns `None` if the object of the call does not exist.
+/// Returns `None` if the call failed because its object does not exist.
 ///
 /// # Errors
 /// Returns any other error of the call.
@@ -84,7 +84,7 @@ impl Calls {
         self.read(kind, namespace, name).await.map(typed)
     }
 
-    /// Creates an object. Returns it as stored.
+    /// Creates an object. Returns the object as stored.
     ///
     /// # Errors
     /// Returns the server's error.
@@ -93,8 +93,8 @@ impl Calls {
         self.object(Request::Create { object }).await
     }
 
-    /// Replaces an object except for its status, at the version that it carries. Returns it as
-    /// stored.
+    /// Replaces an object, except for its status, at the version that it carries. Returns the
+    /// object as stored.
     ///
     /// # Errors
     /// Returns the server's error.
@@ -106,8 +106,8 @@ impl Calls {
         self.object(Request::Put { object }).await.map(typed)
     }
 
-    /// Replaces the status of an object, at the version that the object carries. Returns it as
-    /// stored.
+    /// Replaces the status of an object, at the version that the object carries. Returns the object
+    /// as stored.
     ///
     /// # Errors
     /// Returns the server's error.
@@ -119,7 +119,7 @@ impl Calls {
         self.object(Request::PutStatus { object }).await.map(typed)
     }
 
-    /// Patches an object. Returns it as stored.
+    /// Patches an object. Returns the object as stored.
     ///
     /// # Errors
     /// Returns the server's error.
@@ -140,7 +140,7 @@ impl Calls {
         self.object(patch).await
     }
 
-    /// Changes the owner references of an object. Returns it as stored.
+    /// Changes the owner references of an object. Returns the object as stored.
     ///
     /// # Errors
     /// Returns the server's error.

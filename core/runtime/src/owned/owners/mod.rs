@@ -1,6 +1,6 @@
-//! The owners that a workload syncs, where one kind owns pods and possibly other objects: their
-//! store, the queue of their keys, and the expectations of their pods. A controller over [`Owners`]
-//! contains only the decisions of a sync.
+//! The owners that a workload syncs, for workloads whose kind owns pods and possibly other objects:
+//! the store of the owners, the queue of their keys, and the expectations about their pods. A
+//! controller that uses [`Owners`] contains only the decisions of a sync.
 //!
 //! Source: the common parts of the controllers in Kubernetes' `pkg/controller`: informer handlers,
 //! work queue, `UIDTrackingControllerExpectations`, `slowStartBatch`.
@@ -26,7 +26,8 @@ pub struct Owners<T: Informed> {
     store: Arc<Store<T>>,
     pods: Arc<PodCache>,
     queue: RateLimitingQueue<KeyId>,
-    /// Pods that were created or deleted and that the cache does not show yet, by name.
+    /// The names of the pods that were created or deleted but whose event the cache does not have
+    /// yet.
     expectations: Expectations<KeyId, String>,
 }
 
@@ -40,8 +41,8 @@ impl<T: Informed> Debug for Owners<T> {
 }
 
 impl<T: Informed<Context: Default>> Owners<T> {
-    /// Creates the owners of a kind over its informer. Every change of an owner adds its key to the
-    /// queue.
+    /// Creates the owners of this kind from the kind's informer. Every change of an owner adds its
+    /// key to the queue.
     pub fn new(kind: Kind, queue: QueueRow, informers: &mut Informers) -> Arc<Owners<T>> {
         let owners = Arc::new(Owners {
             kind,
@@ -54,8 +55,8 @@ impl<T: Informed<Context: Default>> Owners<T> {
         owners
     }
 
-    /// Returns the store of another kind that they own. Every change of an owned object adds its
-    /// owner's key.
+    /// Returns the store of another kind whose objects the owners own. Every change of such an
+    /// object adds its owner's key to the queue.
     pub fn owning<D>(self: &Arc<Self>, kind: Kind, informers: &mut Informers) -> Arc<Store<D>>
     where
         D: Informed<Context: Default>,
@@ -67,7 +68,7 @@ impl<T: Informed<Context: Default>> Owners<T> {
 }
 
 impl<T: Informed> Owners<T> {
-    /// Returns the store of the owners.
+    /// Returns the store that has the owners.
     pub fn store(&self) -> &Arc<Store<T>> {
         &self.store
     }
@@ -77,21 +78,21 @@ impl<T: Informed> Owners<T> {
         &self.queue
     }
 
-    /// Handles a change of a pod, for
-    /// [`Workload::pod_changed`](crate::driver::Workload::pod_changed).
+    /// Handles a change of a pod; [`Workload::pod_changed`](crate::driver::Workload::pod_changed)
+    /// calls this.
     pub fn pod_changed(&self, change: &PodChange, now: Now) {
         let (old, new) = OwnedPod::states(change);
         self.dependent_changed(old, new, change.deleted, now);
     }
 
-    /// Reports whether the cache shows all pods that were created and deleted for the owner. A sync
-    /// must check this before it [reads them](Owners::active_pods).
+    /// Reports whether the cache shows all creations and deletions of pods for the owner. A sync
+    /// must check this before it [reads the pods](Owners::active_pods).
     pub fn is_settled(&self, key: KeyId, now: Now) -> bool {
         self.expectations.satisfied(key, now.mono_ns)
     }
 
     /// Returns an owner's pods that neither have ended nor are being deleted, in no particular
-    /// order. O(its pods).
+    /// order. O(the owner's pods).
     pub fn active_pods(&self, owner: &ObjectMeta) -> Vec<Arc<Pod>> {
         let reference = self.kind.controller_reference(owner);
         let Some(owned) = self.pods.owned_by(&owner.namespace, &reference) else {
@@ -107,7 +108,7 @@ impl<T: Informed> Owners<T> {
     /// [settled](Owners::is_settled) once the cache shows the pods.
     ///
     /// # Errors
-    /// Returns the first refusal. Pods that were refused or not tried are not awaited.
+    /// Returns the first refusal. Pods that were refused, or not requested, are not awaited.
     pub fn create_pods(
         &self,
         calls: &Calls,
@@ -138,7 +139,7 @@ impl<T: Informed> Owners<T> {
         }
     }
 
-    /// Deletes pods of an owner concurrently, each only if it still has its UID. The owner is
+    /// Deletes pods of an owner concurrently, each with its UID as a precondition. The owner is
     /// [settled](Owners::is_settled) once the cache shows the deletions.
     ///
     /// # Errors
@@ -173,7 +174,7 @@ impl<T: Informed> Owners<T> {
         }
     }
 
-    /// Returns the key of the cached owner that a controller reference resolves to.
+    /// Returns the key of the cached owner to which the object's controller reference resolves.
     fn owner_of(&self, object: &ObjectMeta) -> Option<KeyId> {
         let reference = object.controller()?;
         let is_ours = *reference.kind == *self.kind.name();
@@ -220,7 +221,7 @@ impl<T: Informed> OwnedHandlers for Owners<T> {
         self.owner_of(&pod.pod.metadata)
     }
 
-    /// The owners adopt no orphans.
+    /// Does nothing, because the owners adopt no orphans.
     fn wake_matching(&self, _: &ObjectMeta, _: Now) {}
 
     fn wake(&self, owner: KeyId, now: Now) {
@@ -237,7 +238,7 @@ impl<T: Informed> OwnedHandlers for Owners<T> {
     }
 }
 
-/// The objects other than pods that the owners own.
+/// The handler for owned objects other than pods.
 struct Dependents<T: Informed>(Arc<Owners<T>>);
 
 impl<T: Informed> OwnedHandlers for Dependents<T> {

@@ -21,7 +21,7 @@ struct Site {
 }
 
 impl Site {
-    /// Creates one owner, `web`, which has been synced.
+    /// Creates one owner, `web`, that has been synced.
     fn new() -> (Site, KeyId) {
         let mut informers = Informers::new(Arc::default());
         let owners = Owners::new(KIND, QueueRow::new("web"), &mut informers);
@@ -41,7 +41,7 @@ impl Site {
         self.owners.pod_changed(&change, NOW);
     }
 
-    /// Returns the key that waits in the queue, if one does.
+    /// Returns the key that waits in the queue; `None` if there is none.
     fn woken(&self) -> Option<KeyId> {
         let Take::Key(key) = self.owners.queue().try_take(NOW.mono_ns) else {
             return None;
@@ -50,7 +50,7 @@ impl Site {
         Some(key)
     }
 
-    /// Runs a sync of these steps and answers its requests in order. Returns its error message.
+    /// Runs a sync of these steps. Answers its requests in order. Returns its error message.
     fn sync<F>(
         &self,
         key: KeyId,
@@ -181,7 +181,7 @@ fn deleted_pods_are_awaited_unless_their_deletion_was_refused() {
     let answers = [Answer::Deleted(None), refused(404), refused(500)];
     assert_eq!(site.deletes(key, &answers).as_deref(), Some("refused 500"));
     assert!(!site.owners.is_settled(key, NOW));
-    // The deletions are in no particular order, so which one was accepted does not matter.
+    // The deletions have no particular order, so which of them was accepted does not matter.
     for (version, name) in [(4, "x"), (5, "y"), (6, "z")] {
         site.pod(Delta::Deleted(owned(name, version)));
     }

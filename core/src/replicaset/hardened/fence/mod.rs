@@ -1,8 +1,8 @@
 //! The checks of the caches before a key's pods are counted, in the hardened behaviour. The caches
-//! must show the controller's own writes (the read-your-writes check), the versions read after a
-//! write of unknown outcome (the fence) or before the first sync, and everything that they have
-//! shown before. The runtime's [`Guard`](podstorm_runtime::consistency::Guard) does the checks. See
-//! [`crate::policy`].
+//! must show the controller's own writes (the read-your-writes check), the versions that were read
+//! after a write of unknown outcome (the fence) or before the first sync, and everything that they
+//! have shown before. The runtime's [`Guard`](podstorm_runtime::consistency::Guard) does the
+//! checks. See [`crate::policy`].
 
 use podstorm_objects::{Kind, Now, Uid};
 use podstorm_runtime::cache::StoreVersion;
@@ -18,7 +18,7 @@ impl Controller {
     /// Stops a sync at its start unless the caches pass the read-your-writes check and the fence.
     #[inline(never)]
     pub(in super::super) fn stop_at_fence(&self, sync: &mut ReplicaSetSync) -> Option<Step> {
-        // The end of this sync depends on its own successes, so the last sync's are cleared.
+        // The end of this sync depends on its own successes, so clear those of the last sync.
         sync.slow_start = SlowStart::new(0, 1);
         let unread = self.guard.unread(&sync.key);
         if unread.is_empty() {
@@ -72,8 +72,8 @@ impl Controller {
         checked.is_some_and(|checked| self.guard.is_behind(checked, self.stores()))
     }
 
-    /// Clears the key's remaining expectations. The cache shows everything done for the key, so no
-    /// event for them will come.
+    /// Clears the key's remaining expectations. The cache shows everything that the controller did
+    /// for the key, so no more events for these expectations will come.
     fn clear_expectations(&self, key: KeyId) {
         if self.outstanding(key).is_some() {
             self.guard.expectations_settled.increment();
@@ -87,7 +87,7 @@ impl Controller {
         (counts.add > 0 || counts.del > 0).then_some(counts.timestamp_ns)
     }
 
-    /// Ends a sync. Reads the versions first if the outcome of a write is unknown.
+    /// Ends a sync. First reads the versions of the kinds with a write of unknown outcome, if any.
     #[inline(never)]
     pub(super) fn end_sync(&self, sync: &mut ReplicaSetSync, now: Now) -> Step {
         let unknown = std::mem::take(&mut sync.unknown);
@@ -100,7 +100,7 @@ impl Controller {
         Step::Finished
     }
 
-    /// Adds the key with a delay if it expects something. The expected events wake it earlier.
+    /// Adds the key with a delay if it has open expectations. The expected events wake it earlier.
     fn requeue_for_expectations(&self, key: KeyId, now: Now) {
         let Some(since_ns) = self.outstanding(key) else {
             return;
@@ -113,7 +113,7 @@ impl Controller {
         }
     }
 
-    /// Adds the key with a delay for a case in which perhaps no event wakes it.
+    /// Adds the key with the retry delay, for a case in which perhaps no event wakes it.
     #[inline(never)]
     pub(super) fn requeue_later(&self, key: KeyId, now: Now) {
         self.queue

@@ -1,4 +1,4 @@
-//! Tests of the read-your-writes check and the fence, each compared with upstream.
+//! Tests of the read-your-writes check and the fence that compare the behaviour with upstream's.
 
 use podstorm_objects::Kind;
 use podstorm_runtime::client::{ApiError, Reason};
@@ -88,7 +88,7 @@ fn a_failed_fence_is_read_again_before_pods_are_counted() {
     harness.deliver_owners();
     let made = harness.server.calls("create");
     assert_eq!(class(&harness.sync()), Some(SyncErrorClass::Fence));
-    // The version is read now, and the cache has not reached it.
+    // The version is read now, but the cache has not reached it.
     assert!(is_postponed(&harness.sync()));
     assert_eq!(harness.server.calls("create"), made);
     harness.catch_up();
@@ -157,7 +157,7 @@ fn replication_controllers_also_wait_for_their_own_writes() {
 fn nothing_is_counted_before_the_caches_reach_the_start() {
     for behaviour in [Upstream, Hardened] {
         let mut harness = Harness::before_first_sync(Kind::REPLICA_SET, behaviour, 1);
-        // The previous incarnation created the pod; the first list did not show it.
+        // The previous incarnation created the pod, and the first list did not show it.
         harness.server.put_pod(harness.own_pod("web-old"));
         let outcome = harness.sync();
         assert_eq!(is_postponed(&outcome), behaviour == Hardened);
@@ -209,7 +209,7 @@ fn nothing_is_counted_if_the_start_cannot_be_read() {
 fn a_sync_waits_for_a_rewound_cache() {
     for behaviour in [Upstream, Hardened] {
         let mut harness = settled(behaviour, 1);
-        // A list from a lagging server: without the pod, at the version before it.
+        // A list from a lagging server does not have the pod, and is of an earlier version.
         harness.cache.replace(Vec::new(), &10.into());
         let outcome = harness.sync();
         assert_eq!(is_postponed(&outcome), behaviour == Hardened);
@@ -327,7 +327,7 @@ fn a_postponed_sync_is_retried_within_the_bound_without_spin() {
                 syncs += 1;
             }
         }
-        // A hundred syncs were woken, and one ran every five seconds.
+        // The key was woken a hundred times, and retries ran every five seconds.
         assert!(syncs < 450, "{behaviour:?}: {syncs} syncs");
         let bounded = longest_ns <= HARDENED_STALE_RETRY_MAX_NS + 2_000_000_000;
         assert_eq!(bounded, behaviour == Hardened, "{longest_ns}");

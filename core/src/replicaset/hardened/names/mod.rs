@@ -25,7 +25,7 @@ const SLOTS: u64 = 14_348_907;
 /// The maximum length of the prefix in bytes, as on the server.
 const PREFIX_LEN_MAX: usize = 63 - SUFFIX_LEN;
 
-/// The pod names of one owner, by slot.
+/// The names for the pods of one owner, one per slot.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct SlotNames<'a> {
     prefix: &'a str,
@@ -36,7 +36,7 @@ pub(super) struct SlotNames<'a> {
 }
 
 impl<'a> SlotNames<'a> {
-    /// Creates the names for the owner with this UID, whose pods have this prefix (`generateName`).
+    /// Creates the names for the owner with this UID, whose pods have this `generateName`.
     pub(super) fn new(prefix: &'a str, owner: &Uid) -> SlotNames<'a> {
         let mut end = prefix.len().min(PREFIX_LEN_MAX);
         while !prefix.is_char_boundary(end) {
@@ -70,7 +70,7 @@ impl<'a> SlotNames<'a> {
     }
 }
 
-/// Hashes a UID, the same in every process, because names must survive a restart.
+/// Hashes a UID. The result is the same in every process, because names must survive a restart.
 fn hash_of(uid: &Uid) -> u64 {
     // FNV-1a, then a mixing step, because the last bytes change few of its high bits.
     let fold = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
@@ -83,7 +83,7 @@ fn hash_of(uid: &Uid) -> u64 {
     mixed ^ (mixed >> 29)
 }
 
-/// Returns how a sync of the owner counts a pod with a pending name.
+/// Returns how a sync of the owner counts `pod`, which has the name of a pending create.
 fn holder_of(owner: &Owner, pod: &Pod) -> Holder {
     let controller = pod.metadata.controller();
     let selects = |selector: &Selector| selector.matches(&pod.metadata.labels);
@@ -112,8 +112,8 @@ impl Controller {
         else {
             return;
         };
-        // A taken name that the cache did not show may come from an earlier attempt by a layer
-        // below, and that attempt may be repeated.
+        // The cache did not show that the name was taken. A layer below may have sent the create
+        // earlier, and may send it again.
         if let Answer::Failed(error) = answer {
             let is_taken = error.reason == Reason::AlreadyExists;
             if is_taken || error.outcome_is_unknown() {
@@ -140,9 +140,9 @@ impl Controller {
             .names_of(sync.key, uid, now.mono_ns, holder);
     }
 
-    /// Returns how many of the missing pods must not be created yet. A pod that does not count
-    /// holds the name of a pending create, and the late create may replace that pod. Adds the key
-    /// for the time when this is decided.
+    /// Returns how many of the missing pods must not be created yet. For each of them, a pod that
+    /// does not count has the name of a pending create, and the late create may still replace that
+    /// pod. Adds the key for the time at which the first of these creates expires.
     pub(super) fn held_back(&self, sync: &ReplicaSetSync, now: Now) -> usize {
         if sync.pending.uncounted > 0 {
             self.queue

@@ -1,4 +1,4 @@
-//! Tests of chosen pod names, some compared with upstream.
+//! Tests of chosen pod names. Some compare the behaviour with upstream's.
 
 use std::collections::BTreeSet;
 
@@ -72,7 +72,7 @@ fn the_lowest_slots_with_free_names_are_taken() {
 fn a_create_of_another_incarnation_is_not_repeated() {
     for behaviour in [Upstream, Hardened] {
         let mut harness = Harness::new(behaviour, 2);
-        // Committed after the caches of this incarnation were filled and its fences read.
+        // Committed after the caches of this incarnation were filled and its fences were read.
         let names = SlotNames::new("web-", &harness.server.owner.metadata.uid);
         harness.server.put_pod(harness.own_pod(&names.name(0)));
         let failed = harness.sync() != Outcome::Ok;
@@ -82,7 +82,7 @@ fn a_create_of_another_incarnation_is_not_repeated() {
         assert!(harness.server.owner.status.conditions.is_empty());
         harness.deliver();
         harness.sync();
-        // Upstream created one pod too many and deletes it.
+        // Upstream has created one pod too many and deletes it.
         assert_eq!(harness.server.pods.len(), 2);
         let deleted = harness.server.calls("delete");
         assert_eq!(deleted, usize::from(behaviour == Upstream));
