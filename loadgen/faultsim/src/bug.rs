@@ -13,16 +13,17 @@ pub struct Bug {
     pub title: &'static str,
     /// The status of the fix in this project.
     pub done: &'static str,
-    /// The result with upstream's behavior.
+    /// The result with upstream's behaviour.
     pub upstream: &'static str,
-    /// The result with the hardened behavior.
+    /// The result with the hardened behaviour.
     pub hardened: &'static str,
     /// The schedule, YAML.
     pub text: &'static str,
 }
 
 impl Bug {
-    /// Whether `text` is its ID, number or name: `m01`, `M1`, `stale-watch`, `m01-stale-watch`.
+    /// Reports whether `text` is its ID, number or name: `m01`, `M1`, `stale-watch`,
+    /// `m01-stale-watch`.
     pub fn is_called(&self, text: &str) -> bool {
         let text = text.to_ascii_lowercase();
         let number = text.strip_prefix('m').and_then(|n| n.parse::<u32>().ok());

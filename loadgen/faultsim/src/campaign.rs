@@ -20,8 +20,8 @@ pub struct Campaign {
     pub first: u64,
     /// The number of seeds; unlimited if `None`.
     pub seeds: Option<u64>,
-    /// The behavior of all seeds; if `None`, even seeds use upstream's and odd seeds the hardened
-    /// behavior.
+    /// The behaviour of all seeds; if `None`, even seeds use upstream's and odd seeds the hardened
+    /// behaviour.
     pub behaviour: Option<Behaviour>,
     /// The workload under faults.
     pub workload: &'static SubjectRow,
@@ -38,13 +38,13 @@ pub struct Campaign {
 pub struct Failure {
     /// The seed.
     pub seed: u64,
-    /// The behavior with which it was played.
+    /// The behaviour with which it was played.
     pub behaviour: Behaviour,
     /// The violated invariant.
     pub violation: Violation,
 }
 
-/// The sums over all seeds with one behavior.
+/// The sums over all seeds with one behaviour.
 #[derive(Clone, Debug, Default)]
 pub struct Sum {
     /// The number of seeds played.
@@ -111,19 +111,19 @@ impl Sum {
 /// The result of a campaign.
 #[derive(Clone, Debug, Default)]
 pub struct Outcome {
-    /// The sums by behavior: upstream's, hardened.
+    /// The sums by behaviour: upstream's, hardened.
     pub sums: [Sum; 2],
     /// The seeds that failed, lowest first.
     pub failures: Vec<Failure>,
 }
 
 impl Outcome {
-    /// Returns the number of seeds played, with both behaviors.
+    /// Returns the number of seeds played, with both behaviours.
     pub fn seeds(&self) -> u64 {
         self.sums.iter().map(|sum| sum.seeds).sum()
     }
 
-    /// Returns the counts of a class of faults, with both behaviors.
+    /// Returns the counts of a class of faults, with both behaviours.
     pub fn struck(&self, class: FaultClass) -> Struck {
         let mut all = Struck::default();
         for struck in self.sums.iter().filter_map(|sum| sum.faults.get(&class)) {
@@ -132,7 +132,7 @@ impl Outcome {
         all
     }
 
-    /// Returns the number of seeds in which each situation occurred, with both behaviors.
+    /// Returns the number of seeds in which each situation occurred, with both behaviours.
     pub fn sometimes(&self) -> BTreeMap<&'static str, u64> {
         let mut all = BTreeMap::new();
         for (situation, seeds) in self.sums.iter().flat_map(|sum| &sum.sometimes) {
@@ -141,7 +141,7 @@ impl Outcome {
         all
     }
 
-    /// Returns the pairs of faults and affected steps, with both behaviors.
+    /// Returns the pairs of faults and affected steps, with both behaviours.
     pub fn pairs(&self) -> Pairs {
         let mut all = Pairs::new();
         for (pair, seeds) in self.sums.iter().flat_map(|sum| &sum.pairs) {
@@ -151,7 +151,7 @@ impl Outcome {
     }
 }
 
-/// Returns the behavior with which a seed is played.
+/// Returns the behaviour with which a seed is played.
 pub fn behaviour_of(seed: u64, wanted: Option<Behaviour>) -> Behaviour {
     wanted.unwrap_or(match seed % 2 {
         0 => Behaviour::Upstream,

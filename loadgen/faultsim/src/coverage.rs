@@ -39,9 +39,9 @@ pub fn step_of(call: Call, place: BatchPosition) -> &'static str {
     }
 }
 
-/// Whether a fault of the class can affect the step. Faults of requests affect the calls for which
-/// they are drawn. All others come from outside and affect any step except writes of Events, which
-/// are not part of a sync.
+/// Reports whether a fault of the class can affect the step. Faults of requests affect the calls
+/// for which they are drawn. All others come from outside and affect any step except writes of
+/// Events, which are not part of a sync.
 pub fn is_reachable(class: FaultClass, step: &str) -> bool {
     let any_call = STEPS[2..9].contains(&step);
     match class {

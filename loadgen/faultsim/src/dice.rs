@@ -59,7 +59,7 @@ impl Dice {
     /// Returns one of the values, with equal probability.
     ///
     /// # Panics
-    /// If there are no values.
+    /// Panics if there are no values.
     pub fn one<T: Clone>(&mut self, of: &[T]) -> T {
         of[self.random.usize(..of.len())].clone()
     }
@@ -67,7 +67,7 @@ impl Dice {
     /// Returns a number below `end`.
     ///
     /// # Panics
-    /// If `end` is 0.
+    /// Panics if `end` is 0.
     pub fn below(&mut self, end: u32) -> u32 {
         self.random.u32(..end)
     }

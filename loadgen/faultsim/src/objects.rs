@@ -99,7 +99,7 @@ pub(crate) fn nth_pod(cluster: &Cluster, kind: Kind, name: &str, nth: u32) -> Op
 /// Returns the members of a patch.
 ///
 /// # Panics
-/// If the patch is not a JSON object.
+/// Panics if the patch is not a JSON object.
 pub(crate) fn members(patch: Value) -> Map {
     match patch {
         Value::Object(members) => members,

@@ -65,14 +65,14 @@ const fn yes() -> bool {
 /// The way in which a schedule is played.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct How {
-    /// The behavior of the controllers.
+    /// The behaviour of the controllers.
     pub behaviour: Behaviour,
     /// Whether to log every commit and every sync.
     pub told: bool,
 }
 
 impl How {
-    /// Returns the way to play with this behavior and without a log.
+    /// Returns the way to play with this behaviour and without a log.
     pub fn untold(behaviour: Behaviour) -> How {
         let told = false;
         How { behaviour, told }

@@ -24,7 +24,7 @@ pub type Played = (Verdict, Vec<String>);
 /// Plays a schedule.
 ///
 /// # Panics
-/// If the schedule does not pass [`Schedule::check`].
+/// Panics if the schedule does not pass [`Schedule::check`].
 pub fn play<S: Subject>(schedule: &Schedule<S>, how: How) -> Played {
     schedule
         .check()

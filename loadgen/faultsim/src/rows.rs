@@ -23,7 +23,7 @@ impl Subjects {
     /// [registry](podstorm_sim::engine::registry::Registry) of the process.
     ///
     /// # Panics
-    /// If another workload has the same name.
+    /// Panics if another workload has the same name.
     #[must_use]
     pub fn with<S: Subject>(mut self) -> Subjects {
         let row = SubjectRow::new::<S>();
@@ -85,7 +85,7 @@ pub fn bugs() -> impl Iterator<Item = &'static Bug> {
 /// Returns the schedule of a known bug.
 ///
 /// # Panics
-/// If the schedule is invalid; a test reads those of this project.
+/// Panics if the schedule is invalid; a test reads those of this project.
 pub fn schedule_of(bug: &Bug) -> Box<dyn AnySchedule> {
     read(bug.text).expect("schedules of known bugs are valid")
 }

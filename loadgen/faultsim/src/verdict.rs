@@ -104,7 +104,7 @@ pub struct Verdict {
     /// final state.
     pub compared: [u64; 2],
     /// The number of pods that controllers created without a reason: the known deviations of
-    /// upstream's behavior.
+    /// upstream's behaviour.
     pub excess_pods_created: u64,
     /// The number of committed pod creates by controllers.
     pub creates: u64,
@@ -143,7 +143,7 @@ pub struct Verdict {
 }
 
 impl Verdict {
-    /// Whether every invariant held and the run converged.
+    /// Reports whether every invariant held and the run converged.
     pub fn is_good(&self) -> bool {
         self.violation.is_none()
     }

@@ -4,21 +4,22 @@ use std::time::{Duration, Instant, SystemTime};
 
 use podstorm_objects::Now;
 
-/// A clock that starts at zero, or continues from another clock. It reads the wall time once and
-/// then advances it with the monotonic time, so a step of the system clock never affects the run.
+/// A clock whose monotonic time starts at zero, or continues from another clock. It reads the wall
+/// time once and then advances it with the monotonic time, so a step of the system clock never
+/// affects the run.
 #[derive(Clone, Copy, Debug)]
 pub struct RealClock {
     started: Instant,
-    /// Monotonic time at the start.
+    /// The monotonic time at the start, ns.
     mono_started_ns: i64,
-    /// Wall time when monotonic time was 0.
+    /// The wall time at which the monotonic time is 0, ns.
     wall_started_ns: i64,
     /// The speed as a multiple of real time.
     scale: f64,
 }
 
 impl RealClock {
-    /// Returns a clock whose monotonic time starts now.
+    /// Returns a clock whose monotonic time is 0 now.
     #[expect(
         clippy::disallowed_methods,
         reason = "this is the only module that reads the system clock"
@@ -53,7 +54,7 @@ impl RealClock {
         }
     }
 
-    /// Returns the current time.
+    /// Returns the current monotonic and wall time.
     pub fn now(&self) -> Now {
         let real_ns = saturating_ns(self.started.elapsed());
         let passed_ns = match self.scale == 1.0 {
@@ -76,7 +77,7 @@ impl RealClock {
         }
     }
 
-    /// Returns the real time since the start, in seconds.
+    /// Returns the real time since the start of the clock, in seconds.
     pub fn seconds(&self) -> f64 {
         self.started.elapsed().as_secs_f64()
     }

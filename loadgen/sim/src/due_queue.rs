@@ -66,13 +66,13 @@ impl<T> DueQueue<T> {
         }));
     }
 
-    /// Returns the due time of the first item.
+    /// Returns the due time of the first item; `None` if the queue is empty.
     #[inline]
     pub fn next_due_ns(&self) -> Option<i64> {
         self.heap.peek().map(|Reverse(first)| first.due_ns)
     }
 
-    /// Removes and returns the first item if it is due.
+    /// Removes and returns the first item; `None` if it is not due yet or there is none.
     #[inline]
     pub fn pop_due(&mut self, now_ns: i64) -> Option<T> {
         if self.next_due_ns()? > now_ns {
@@ -88,7 +88,7 @@ impl<T> DueQueue<T> {
     /// Removes all items and returns them in order with their due times.
     pub(crate) fn take_all(&mut self) -> impl Iterator<Item = (i64, T)> + use<T> {
         let sorted = std::mem::take(&mut self.heap).into_sorted_vec();
-        // `Reverse` sorts the first item last.
+        // The items are wrapped in `Reverse`, so the first one is sorted last.
         let in_order = sorted.into_iter().rev();
         in_order.map(|Reverse(due)| (due.due_ns, due.item))
     }

@@ -1,5 +1,5 @@
-//! The simulated cloud that assigns addresses to Services of type `LoadBalancer`, if the user
-//! configures any. It balances no traffic.
+//! The simulated cloud: assigns addresses to Services of type `LoadBalancer`, if the user
+//! configures any addresses. It balances no traffic.
 //!
 //! Source: the service controller of Kubernetes' `k8s.io/cloud-provider`.
 
@@ -19,7 +19,7 @@ use podstorm::workqueue::{End, QueueRow, RateLimitingQueue, Workers};
 use podstorm_objects::{ApiError, DynamicObject, Kind, Now};
 use serde_json::{Value, json};
 
-/// The flag for the number of addresses.
+/// The flag that sets the number of addresses.
 const ADDRESSES: NumberFlag = NumberFlag {
     flag: "load-balancer-addresses",
     default: 0,
@@ -28,17 +28,17 @@ const ADDRESSES: NumberFlag = NumberFlag {
            with 0, such Services wait for an address",
 };
 
-/// The network of the addresses, reserved for documentation (RFC 5737).
+/// The network of the addresses: 198.51.100.0/24, reserved for documentation (RFC 5737).
 const NETWORK: [u8; 3] = [198, 51, 100];
 
-/// Keeps a Service until its load balancer is deleted.
+/// The finalizer that keeps a Service until its load balancer is deleted.
 const FINALIZER: &str = "service.kubernetes.io/load-balancer-cleanup";
 
 /// The controller type of the simulated load balancers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ServiceLoadBalancers;
 
-/// The controller. A clone is a handle to the same controller.
+/// The simulated cloud's controller. A clone is a handle to the same controller.
 #[derive(Clone, Debug)]
 pub struct LoadBalancers(Arc<Shared>);
 
@@ -48,7 +48,7 @@ type Cached = Arc<DynamicObject>;
 struct Shared {
     services: Arc<Store<Cached>>,
     queue: RateLimitingQueue<KeyId>,
-    /// The last octet of addresses is 1 to `count`.
+    /// The number of addresses; their last octets are 1 to `count`.
     count: u8,
     /// The Service that has each address, by last octet.
     given: Mutex<BTreeMap<u8, KeyId>>,
@@ -91,7 +91,7 @@ impl ControllerType for ServiceLoadBalancers {
 
 impl Handler<Cached> for Shared {
     fn handle(&self, change: &Change<Cached>, now: Now) {
-        // Without addresses, Services wait for another cloud provider.
+        // Without addresses, leave Services to another cloud provider.
         if self.count == 0 {
             return;
         }
@@ -117,7 +117,8 @@ impl Shared {
     }
 
     /// Returns the last octet of the Service's address: the one that it already has, the one that
-    /// it requests, or the first free one.
+    /// it requests, or the first free one. `None` if the requested address or all addresses are in
+    /// use.
     fn give(&self, key: KeyId, service: &DynamicObject) -> Option<u8> {
         let mut given = lock(&self.given);
         let known = given.iter().find(|(_, holder)| **holder == key);
@@ -136,8 +137,8 @@ impl Shared {
     }
 }
 
-/// Whether a Service needs an address. A Service with a class waits for the controller of that
-/// class.
+/// Reports whether a Service needs an address. A Service with a class waits for the controller of
+/// that class.
 fn wants_one(service: &DynamicObject) -> bool {
     let spec = service.fields.get("spec").unwrap_or(&Value::Null);
     spec["type"] == "LoadBalancer"
@@ -145,7 +146,7 @@ fn wants_one(service: &DynamicObject) -> bool {
         && !service.metadata.is_deleting()
 }
 
-/// Returns the last octet of an address in the network.
+/// Returns the last octet of an address in the network; `None` for any other value.
 fn number_in(address: &Value) -> Option<u8> {
     let octets = address.as_str()?.parse::<Ipv4Addr>().ok()?.octets();
     (octets[..3] == NETWORK).then_some(octets[3])

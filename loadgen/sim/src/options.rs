@@ -1,4 +1,4 @@
-//! Options of a simulated cluster: engine, controller settings, latencies.
+//! Options of a simulated cluster: engine, seed, controllers, policy, latencies.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -25,13 +25,13 @@ pub struct SimOptions {
     pub seed: u64,
     /// The settings of the controllers.
     pub controller: ControllerSettings,
-    /// The policy rows that select the controllers' behavior.
+    /// The policy rows that select the controllers' behaviour.
     pub policy: Policy,
     /// The latencies.
     pub latency: LatencySettings,
     /// The fraction of the controllers' API calls that fail with an internal error, 0 to 1.
     pub api_errors: f64,
-    /// The number of phases whose durations are recorded separately; at least 1.
+    /// The number of phases of a run whose durations are recorded separately; at least 1.
     pub phases: usize,
     /// The speed of the threads engine's clock as a multiple of real time.
     pub time_scale: f64,
@@ -40,7 +40,7 @@ pub struct SimOptions {
     /// Whether the API server [forbids privileged
     /// containers](podstorm_apiserver::ClusterOptions::forbids_privileged).
     pub forbids_privileged: bool,
-    /// Whether the controllers continue from the state that other controllers left. Set by
+    /// Whether the controllers continue from the state that earlier controllers left behind. Set by
     /// [`Harness::resuming`](crate::engine::Harness::resuming).
     pub goes_on: bool,
     /// The controllers that run, and the settings that apply only to a
@@ -49,7 +49,7 @@ pub struct SimOptions {
 }
 
 impl SimOptions {
-    /// Upstream's behavior and worker counts, the default controllers, no client limit and no
+    /// Upstream's behaviour and worker counts, the default controllers, no client limit and no
     /// latency. The threads engine gets all cores.
     pub fn new(engine: EngineKind, seed: u64) -> SimOptions {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
@@ -111,7 +111,7 @@ pub enum EngineKind {
 }
 
 impl EngineKind {
-    /// The name in flags and results.
+    /// Returns the name of the engine in flags and results.
     pub const fn name(self) -> &'static str {
         match self {
             EngineKind::Virtual => "virtual",
@@ -120,7 +120,7 @@ impl EngineKind {
     }
 }
 
-/// The settings of the controllers, under upstream's names.
+/// The settings of the controllers. The fields have upstream's names.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct ControllerSettings {
     /// The number of workers of each controller.
@@ -128,16 +128,17 @@ pub struct ControllerSettings {
     pub workers: WorkerCounts,
     /// The maximum number of creates or deletes in one sync.
     pub burst_replicas: u32,
-    /// `--kube-api-qps`; absent means unlimited.
+    /// `--kube-api-qps`; unlimited if `None`.
     pub kube_api_qps: Option<f64>,
     /// `--kube-api-burst`.
     pub kube_api_burst: u32,
-    /// Feature gates by upstream name.
+    /// The feature gates that are set, by their upstream names.
     pub feature_gates: BTreeMap<String, bool>,
 }
 
-/// The number of workers for each queue whose row leaves it to a flag. Serialized under the flag's
-/// name (`concurrent_replicaset_syncs`); a count that is not set has the row's default.
+/// The number of workers for each controller whose row leaves this number to a flag. Serialized
+/// under the flag's name (`concurrent_replicaset_syncs`); a count that is not set has the row's
+/// default.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct WorkerCounts(BTreeMap<&'static str, usize>);
 
@@ -147,7 +148,7 @@ impl WorkerCounts {
         row.workers.map_or(1, |workers| self.by(workers))
     }
 
-    /// Returns the number of workers that a flag sets.
+    /// Returns the number of workers that a flag sets, or its default.
     pub fn by(&self, workers: WorkersFlag) -> usize {
         let set = self.0.get(workers.flag).copied();
         set.unwrap_or(workers.default).max(1)
@@ -165,7 +166,7 @@ impl WorkerCounts {
     }
 }
 
-/// The name of a flag's member in results.
+/// Returns the name of a flag's member in results.
 fn member(workers: WorkersFlag) -> String {
     workers.flag.replace('-', "_")
 }
@@ -202,15 +203,15 @@ impl JsonSchema for WorkerCounts {
 /// The latencies of a simulated cluster.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct LatencySettings {
-    /// From binding to readiness.
+    /// The time from a pod's binding to its readiness.
     pub pod_startup: Latency,
-    /// From the deletion request to the removal, limited by the grace period.
+    /// The time from a pod's deletion request to its removal, limited by the grace period.
     pub pod_termination: Latency,
     /// The round trip of one API call by a controller.
     pub api: Latency,
-    /// From the commit to the delivery by a watch.
+    /// The time from a commit to its delivery by a watch.
     pub watch: Latency,
-    /// From creation to binding.
+    /// The time from a pod's creation to its binding.
     pub scheduling: Latency,
 }
 

@@ -20,10 +20,10 @@ use podstorm_apiserver::kind_named;
 use podstorm_objects::{DynamicObject, Kind, Map, Node, Now, Str};
 use serde_json::{Value, json};
 
-/// The provisioner's name in classes and on volumes.
+/// The provisioner's name in StorageClasses and in annotations of volumes.
 pub const PROVISIONER: &str = "volumes.podstorm";
 
-/// The flag for the time that it takes to create a volume.
+/// The flag that sets the time that the creation of a volume takes.
 const LATENCY: NumberFlag = NumberFlag {
     flag: "volume-latency",
     default: 500_000_000,
@@ -31,7 +31,7 @@ const LATENCY: NumberFlag = NumberFlag {
     help: "Time that the simulated provisioner takes to create a volume",
 };
 
-/// The annotations with which binders request a volume: the current one, and the one from before
+/// The annotations with which binders request a volume: the current one, and the one used before
 /// Kubernetes 1.23.
 const ASKED: [&str; 2] = [
     "volume.kubernetes.io/storage-provisioner",
@@ -54,7 +54,7 @@ const VOLUMES: usize = 1;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct VolumeProvisioner;
 
-/// The provisioner. A clone is a handle to the same provisioner.
+/// The simulated provisioner. A clone is a handle to the same provisioner.
 #[derive(Clone, Debug)]
 pub struct Provisioner(Arc<Shared>);
 
@@ -67,11 +67,11 @@ struct Shared {
     classes: Arc<Store<Cached>>,
     queues: [RateLimitingQueue<KeyId>; 2],
     latency_ns: i64,
-    /// The time at which each volume that is being created is ready, by claim, ns.
+    /// For each claim whose volume is being created: the time at which the volume is ready, ns.
     due_ns: Mutex<BTreeMap<KeyId, i64>>,
 }
 
-/// A queue with one worker.
+/// Returns the row of a queue with one worker.
 const fn queue(name: &'static str) -> QueueRow {
     QueueRow {
         workers: Workers::Number(1),
@@ -183,7 +183,8 @@ async fn make(shared: Arc<Shared>, key: KeyId, calls: Calls) -> Result<End, Sync
     let mut volume = volume(&name, &claim, &class);
     if let Some(topologies) = class.fields.get("allowedTopologies") {
         let node = match claim.metadata.annotations.get(SELECTED_NODE) {
-            // A deleted node can't be read; by then, the pod has another node.
+            // The node may have been deleted. The next sync then finds the annotation of another
+            // node.
             Some(node) => calls
                 .get::<Node>(Kind::NODE, &Str::default(), node)
                 .await
@@ -204,7 +205,7 @@ async fn make(shared: Arc<Shared>, key: KeyId, calls: Calls) -> Result<End, Sync
     Ok(End::Forget)
 }
 
-/// Whether a claim waits for a volume from this provisioner.
+/// Reports whether a claim waits for a volume from this provisioner.
 fn is_asked(claim: &DynamicObject) -> bool {
     let mut asked = ASKED
         .iter()
@@ -228,7 +229,7 @@ pub fn driver() -> DynamicObject {
     DynamicObject::from_json(kind, driver).expect("the driver is a valid CSIDriver")
 }
 
-/// Returns the class of claims that name no class.
+/// Returns the default StorageClass, for claims that don't name a class.
 pub fn default_class() -> DynamicObject {
     let class = json!({
         "metadata": {"name": "standard", "annotations":

@@ -20,8 +20,8 @@ pub const GARBAGE_COLLECTOR: ControllerRow = ControllerRow {
     ..ControllerRow::DEFAULT
 };
 
-/// The controller that counts the usage of quotas. If it doesn't run, the cluster leaves that to
-/// other clients.
+/// The controller that counts the usage of quotas. If it doesn't run, the cluster leaves the
+/// counting to other clients.
 pub const RESOURCE_QUOTA: ControllerRow = ControllerRow {
     name: "resourcequota-controller",
     alias: "resourcequota",
@@ -34,15 +34,15 @@ pub const RESOURCE_QUOTA: ControllerRow = ControllerRow {
 #[derive(Clone, Debug)]
 pub struct Rows(Vec<&'static ControllerRow>);
 
-/// A feature gate that can't be set to the requested value.
+/// The error for a feature gate that can't be set to the requested value.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum GateError {
-    /// No controller has the gate.
+    /// There is no gate of this name.
     #[error("unknown feature gate {name:?}; known gates: {known}")]
     Unknown {
         /// The unknown name.
         name: String,
-        /// The known names, separated by commas.
+        /// The names of all gates, separated by commas.
         known: String,
     },
     /// The gate's value is locked.
@@ -52,7 +52,7 @@ pub enum GateError {
         name: &'static str,
         /// The locked value.
         to: bool,
-        /// The version that locked the gate.
+        /// The Kubernetes version that locked the gate.
         since: &'static str,
     },
 }
@@ -70,9 +70,9 @@ impl Rows {
         rows
     }
 
-    /// Makes these rows the rows of this process; flags, settings and results are derived from
-    /// them. Call it first: reading the [installed](Rows::installed) rows installs
-    /// [upstream's](Rows::upstream).
+    /// Makes these rows the rows of this process, from which flags, settings and results are
+    /// derived. Must be called before the rows are read: reading the [installed](Rows::installed)
+    /// rows installs [upstream's](Rows::upstream).
     ///
     /// # Errors
     /// Returns the given rows if this process already has rows.
@@ -80,7 +80,7 @@ impl Rows {
         INSTALLED.set(self)
     }
 
-    /// Returns the rows of this process.
+    /// Returns the rows of this process; installs [upstream's](Rows::upstream) if it has none.
     pub fn installed() -> &'static Rows {
         INSTALLED.get_or_init(Rows::upstream)
     }
@@ -90,7 +90,7 @@ impl Rows {
         self.0.iter().copied()
     }
 
-    /// Returns the row of the controller with the given name or alias.
+    /// Returns the row of the controller with the given name or alias; `None` if there is none.
     pub fn find(&self, name: &str) -> Option<&'static ControllerRow> {
         self.iter().find(|row| row.is_called(name))
     }
@@ -100,12 +100,12 @@ impl Rows {
         self.iter().filter_map(|row| Some((row, row.workers?)))
     }
 
-    /// Returns the flags for other numbers.
+    /// Returns the flags that set other numbers.
     pub fn number_flags(&self) -> impl Iterator<Item = NumberFlag> {
         self.iter().flat_map(|row| row.numbers.iter().copied())
     }
 
-    /// Returns the time flags of controllers that are not limited to served clusters.
+    /// Returns the flags that set times, of the controllers that also run outside served clusters.
     pub fn run_times(&self) -> impl Iterator<Item = NumberFlag> {
         let rows = self.iter().filter(|row| !row.served_only);
         let numbers = rows.flat_map(|row| row.numbers.iter().copied());

@@ -1,4 +1,4 @@
-//! The controllers that run in a cluster, and the settings of those in a served cluster.
+//! The selection of the controllers that run in a cluster, and the settings of a served cluster.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
@@ -14,7 +14,7 @@ use crate::rows::Rows;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Controllers(BTreeSet<&'static str>);
 
-/// A word of `--controllers` that isn't a controller.
+/// The error for a word of `--controllers` that doesn't name a controller.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "{word:?} is not a controller; expected {known}, each optionally prefixed with `-`, or `*` for all"
@@ -37,7 +37,8 @@ impl Controllers {
         Controllers::that(rows, |row| !row.served_only)
     }
 
-    /// Returns the controllers for objects of these kinds, and those that every cluster has.
+    /// Returns the controllers of these kinds and those that run in every cluster, except those
+    /// that [only served clusters](ControllerRow::served_only) run.
     pub fn of_kinds(rows: &Rows, kinds: &[Kind]) -> Controllers {
         Controllers::that(rows, |row| {
             let is_one = row.kind.is_some_and(|kind| kinds.contains(&kind));
@@ -45,8 +46,8 @@ impl Controllers {
         })
     }
 
-    /// Removes the other controllers of the same kind as `one`, and adds `one`. A kind may have
-    /// several controllers: one runs Jobs, and another deletes them.
+    /// Removes the other controllers of the kind that `one` works on. A kind may have several
+    /// controllers: one runs Jobs, and another deletes them. Does not add `one`.
     #[must_use]
     pub fn with_one(mut self, rows: &Rows, one: &ControllerRow) -> Controllers {
         let others = rows.iter().filter(|row| row.kind == one.kind);
@@ -69,11 +70,11 @@ impl Controllers {
     }
 
     /// Parses a list in the format of upstream's `--controllers`: `*` selects all controllers,
-    /// `name` adds a controller, and `-name` excludes it. The first word that names a controller
-    /// decides.
+    /// `name` adds a controller, and `-name` excludes it. For each controller, the first word that
+    /// names it decides.
     ///
     /// # Errors
-    /// Returns the first word that names no controller.
+    /// Fails with the first word that doesn't name a controller.
     pub fn from_words<T: AsRef<str>>(
         rows: &Rows,
         words: &[T],
@@ -98,13 +99,13 @@ impl Controllers {
         Ok(Controllers::that(rows, runs))
     }
 
-    /// Whether a controller runs.
+    /// Reports whether a controller runs.
     pub fn has(&self, row: &ControllerRow) -> bool {
         self.0.contains(row.name)
     }
 }
 
-/// The names and aliases, as a message lists them.
+/// Returns the names and aliases of all controllers, as an error message lists them.
 fn known(rows: &Rows) -> String {
     let mut text = String::new();
     let last = rows.iter().count() - 1;
@@ -120,15 +121,16 @@ fn known(rows: &Rows) -> String {
     text
 }
 
-/// The controllers that run and their settings in a served cluster.
+/// The controllers that run, and the settings that apply only to a served cluster.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Services {
     /// The controllers that run, including those of workloads.
     pub controllers: Controllers,
-    /// The numbers that are set, by flag name.
+    /// The values of the rows' number flags that are set, by the flag's name.
     pub numbers: BTreeMap<&'static str, i64>,
-    /// `--event-ttl`: the time after its last write at which an Event is deleted, ns; never if it
-    /// is not positive. A cluster with Events comes to rest only after their deletion.
+    /// `--event-ttl`: the time after its last write at which an Event is deleted, ns. Events are
+    /// never deleted if it is not positive. A cluster with Events comes to rest only after their
+    /// deletion.
     pub event_ttl_ns: i64,
     /// Whether the namespace controller uses upstream's delays between its checks of a terminating
     /// namespace. If not, it checks immediately, and again soon after each deletion.

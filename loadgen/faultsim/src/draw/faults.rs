@@ -47,7 +47,7 @@ impl<'a, S: Subject> Faults<'a, S> {
     }
 
     /// # Panics
-    /// If the workload itself draws faults of the class.
+    /// Panics if the workload itself draws faults of the class.
     fn on_cluster(&mut self, dice: &mut Dice, class: FaultClass) -> Action {
         match class {
             FaultClass::ApiError => {

@@ -39,7 +39,7 @@ pub(crate) use trace::short;
 /// The result of a check: the violated invariant and the problem.
 pub type Checked = Result<(), (&'static str, String)>;
 
-/// Whether a commit begins a pod's deletion.
+/// Reports whether a commit begins a pod's deletion.
 pub(crate) fn begins_deletion(old: Option<&Pod>, new: &Pod, change: Change) -> bool {
     let was = old.is_some_and(|pod| pod.metadata.is_deleting());
     !was && (new.metadata.is_deleting() || change == Change::Deleted)
@@ -118,7 +118,7 @@ impl Checker {
         lock(&self.state)
     }
 
-    /// Whether an invariant was violated, so that the run can stop.
+    /// Reports whether an invariant was violated, so that the run can stop.
     pub fn is_over(&self) -> bool {
         // Relaxed: a simulation runs on one thread.
         self.over.load(Ordering::Relaxed)

@@ -32,12 +32,12 @@ pub(crate) trait Oracle: Debug + Send {
     /// Records that a controller manager died.
     fn died(&mut self, _: &FaultHarness) {}
 
-    /// Whether a sync is in progress.
+    /// Reports whether a sync is in progress.
     fn is_syncing(&self) -> bool {
         false
     }
 
-    /// Whether a controller has work to do.
+    /// Reports whether a controller has work to do.
     fn is_busy(&self) -> bool {
         false
     }

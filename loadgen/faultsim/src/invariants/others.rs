@@ -21,7 +21,7 @@ pub(super) struct Others {
 }
 
 impl Others {
-    /// Whether a sync is in progress.
+    /// Reports whether a sync is in progress.
     pub(super) fn are_busy(&self) -> bool {
         !self.syncs.is_empty()
     }

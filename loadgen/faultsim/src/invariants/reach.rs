@@ -166,7 +166,7 @@ impl Reach {
     }
 }
 
-/// Whether a pod was lost: it ended, became unready or is being deleted.
+/// Reports whether a pod was lost: it ended, became unready or is being deleted.
 fn is_lost(old: &Pod, new: &Pod) -> bool {
     old.is_active() && !new.is_active() || old.is_ready() && !new.is_ready()
 }

@@ -164,7 +164,7 @@ impl Simulation {
     /// `checker`.
     ///
     /// # Panics
-    /// If the cluster already has objects.
+    /// Panics if the cluster already has objects.
     pub fn new(
         planned: &PlannedCluster,
         harness: FaultHarness,

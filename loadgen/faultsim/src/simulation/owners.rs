@@ -23,15 +23,15 @@ pub trait PodOwners: Debug + Sync {
     /// are checked earlier.
     fn missing(&self, harness: &FaultHarness) -> Option<String>;
 
-    /// Whether a terminating pod correctly stays.
+    /// Reports whether a terminating pod correctly stays.
     fn keep(&self, _: &Cluster, _: &Pod) -> bool {
         false
     }
 
-    /// Whether a live controller still waits for events of its own requests.
+    /// Reports whether a live controller still waits for events of its own requests.
     fn expect(&self, harness: &FaultHarness) -> bool;
 
-    /// Whether a live controller has delayed a key.
+    /// Reports whether a live controller has delayed a key.
     fn have_delayed(&self, harness: &FaultHarness) -> bool;
 }
 
@@ -141,7 +141,7 @@ impl Simulation {
     /// Resolves a name like `web/2`; returns `None` if `web` owns nothing.
     ///
     /// # Panics
-    /// If the part after the `/` is not a number.
+    /// Panics if the part after the `/` is not a number.
     pub(crate) fn counted(&self, name: &str) -> Option<String> {
         let Some((owner, nth)) = name.split_once('/') else {
             return Some(name.to_owned());
@@ -185,7 +185,7 @@ pub(super) fn unsettled_pod(cluster: &Cluster, owners: &dyn PodOwners) -> Option
     Some(format!("{} is not ready yet", unready.metadata.name))
 }
 
-/// Whether no node of the simulation can take the pod: it requests its own scheduler.
+/// Reports whether no node of the simulation can take the pod: it requests its own scheduler.
 pub(crate) fn is_idle(pod: &Pod) -> bool {
     pod.spec.scheduler_name.is_some() && pod.node_name.is_none()
 }

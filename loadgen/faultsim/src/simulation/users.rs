@@ -66,7 +66,7 @@ impl Simulation {
     /// A user creates an object in the namespace of the simulation.
     ///
     /// # Panics
-    /// If the object is invalid for its kind.
+    /// Panics if the object is invalid for its kind.
     pub fn create_object(&self, kind: Kind, mut object: Value) -> Option<AnyObject> {
         if kind.is_namespaced() {
             object["metadata"]["namespace"] = NAMESPACE.into();
@@ -151,7 +151,7 @@ impl Simulation {
     /// A user creates a pod.
     ///
     /// # Panics
-    /// If the pod is invalid.
+    /// Panics if the pod is invalid.
     pub fn create_pod(&self, pod: Value) {
         let pod = Pod::from_json(pod).expect("the pod is valid");
         self.written(self.cluster().create(pod, self.harness.now()));

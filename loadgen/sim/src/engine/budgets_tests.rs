@@ -16,11 +16,11 @@ use crate::services::Controllers;
 
 const BUDGET: Kind = Kind::POD_DISRUPTION_BUDGET;
 const SECOND: i64 = 1_000_000_000;
-/// Longer than any wait. On the threads engine this is real time, which passes only if a test
+/// Longer than any wait, ns. On the threads engine this is real time, which passes only if a test
 /// fails.
 const LONG: i64 = 30 * SECOND;
 
-/// A cluster with one node. Pods take `startup_ns` to become ready.
+/// Returns a cluster with one node. Pods take `startup_ns` to become ready.
 fn harness(engine: EngineKind, startup_ns: i64) -> Harness {
     harness_with(&["*", "-podgc", "-nodelifecycle"], engine, startup_ns)
 }
@@ -46,7 +46,7 @@ fn create_set(harness: &Harness, replicas: i32) {
     api.create(Arc::new(set), harness.now()).unwrap();
 }
 
-/// The selector of the budget's pods.
+/// Returns the selector of the budget's pods.
 fn of_web() -> Value {
     json!({"matchLabels": {"app": "web"}})
 }
@@ -100,14 +100,16 @@ fn a_drain_is_as_fast_as_the_budget_allows() {
         let refused = evict(&harness, &pods[1]).unwrap_err();
         assert_eq!((refused.code, refused.retry_after_seconds()), (429, None));
         assert!(refused.has_cause("DisruptionBudget"), "{refused:?}");
-        // The pod is removed, and the budget has seen that; its replacement is not ready yet.
+        // The pod is removed, and the budget's status reflects the removal; the replacement is not
+        // ready yet.
         let seen = |cluster: &Cluster| status(cluster).disrupted_pods.is_empty();
         assert!(harness.until(LONG, seen), "{engine:?}");
         let refused = evict(&harness, &pods[1]).unwrap_err();
         let message = "The disruption budget b needs 2 healthy pods and has 2 currently";
         assert_eq!(refused.causes()[0].message, message);
         assert!(harness.until(LONG, one_allowed), "{engine:?}");
-        // Before the next eviction: in real time, the next replacement may be counted already.
+        // Read the status before the next eviction: in real time, the next replacement may be
+        // counted already.
         let status = status(harness.cluster());
         assert_eq!((status.expected_pods, status.desired_healthy), (3, 2));
         assert_eq!(evict(&harness, &pods[1]).unwrap(), Eviction::Evicted);

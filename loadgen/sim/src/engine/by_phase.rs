@@ -1,9 +1,9 @@
-//! Durations by the phase of the scenario in which they began. This separates the measured phases
-//! from setup phases, even if work of one phase continues in the next.
+//! Durations of waits and syncs, by the phase of the scenario in which they began. This separates
+//! the measured phases from setup phases, even if work of one phase continues in the next.
 //!
 //! Only the driver writes [`PhaseTimes`]; any thread reads them. A worker records into its own
 //! histograms and merges them into the shared ones when the phase changes. It therefore takes the
-//! lock once a phase, and for durations that began in an earlier phase.
+//! lock once per phase, and for each duration that began in an earlier phase.
 
 use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -15,9 +15,10 @@ use crate::lock;
 /// The times at which the phases began.
 #[derive(Debug)]
 pub struct PhaseTimes {
-    /// Monotonic time, ns; meaningless for phases that have not begun.
+    /// The monotonic time at which each phase began, ns; meaningless for phases that have not
+    /// begun.
     began_ns: Box<[AtomicI64]>,
-    /// The current phase; equal to the number of phases after the last one.
+    /// The current phase; the number of phases once the last one is over.
     present: AtomicUsize,
 }
 
@@ -30,22 +31,24 @@ impl PhaseTimes {
         }
     }
 
-    /// Records that a phase begins, or that the last one is over.
+    /// Records that a phase begins. With the number of phases as `phase`, records that the last one
+    /// is over.
     pub fn begin(&self, phase: usize, now_ns: i64) {
         // Relaxed: the store below publishes it.
         self.began_ns[phase].store(now_ns, Ordering::Relaxed);
-        // Release: a thread that reads the phase also reads its beginning.
+        // Release: a thread that reads the phase also sees when it began.
         self.present.store(phase, Ordering::Release);
     }
 
-    /// Returns the time at which a phase began, ns.
+    /// Returns the monotonic time at which a phase that has begun began, ns.
     pub fn began_ns(&self, phase: usize) -> i64 {
-        // Relaxed: written before the phase was published, by this thread or before its Acquire
-        // load.
+        // Relaxed: the time was written by this thread, or before the phase that this thread has
+        // loaded with Acquire.
         self.began_ns[phase].load(Ordering::Relaxed)
     }
 
-    /// Returns the phase of a time up to now; among phases of zero length, the last one.
+    /// Returns the phase in which a past time lies; the last of several phases that began at that
+    /// time.
     #[inline]
     pub fn phase_at(&self, at_ns: i64) -> usize {
         // Acquire: pairs with `begin`.
@@ -61,17 +64,17 @@ fn histogram() -> Histogram<u64> {
     Histogram::new(3).expect("three significant digits are supported")
 }
 
-/// Counts a duration; the histogram grows as needed.
+/// Records a duration in a histogram, which grows as needed.
 #[inline]
 fn record(histogram: &mut Histogram<u64>, took_ns: u64) {
-    // Fails only if the size of the histogram overflows a usize.
+    // Fails only if the size of the histogram overflows a `usize`.
     let _recorded = histogram.record(took_ns);
 }
 
 /// Durations in nanoseconds, by phase.
 #[derive(Clone, Debug, Default)]
 pub struct ByPhase {
-    /// `None` for phases without durations.
+    /// The durations of each phase; `None` for phases without any.
     phases: Vec<Option<Histogram<u64>>>,
 }
 
@@ -83,7 +86,7 @@ impl ByPhase {
         self.phases[phase].get_or_insert_with(histogram)
     }
 
-    /// Counts a duration of a phase. Allocates for the first duration of the phase, and when the
+    /// Records a duration of a phase. Allocates for the first duration of the phase, and when the
     /// maximum grows.
     #[inline]
     pub fn record(&mut self, phase: usize, took_ns: u64) {
@@ -99,7 +102,7 @@ impl ByPhase {
         }
     }
 
-    /// Returns the durations of one phase.
+    /// Returns the durations of one phase; `None` if it has none.
     pub fn get(&self, phase: usize) -> Option<&Histogram<u64>> {
         self.phases.get(phase)?.as_ref()
     }
@@ -120,11 +123,11 @@ impl ByPhase {
 /// The durations that a run's workers have recorded, by phase.
 #[derive(Clone, Debug, Default)]
 pub struct Recorded {
-    /// From adding a key to a queue to taking it.
+    /// The times from the addition of a key to a queue until a worker takes the key.
     pub queued: ByPhase,
-    /// From taking a key to the end of its sync.
+    /// The times from the moment a worker takes a key to the end of the key's sync.
     pub worked: ByPhase,
-    /// The number of syncs without an API call.
+    /// The number of syncs without an API call, for each phase.
     pub idle_syncs: Vec<u64>,
 }
 
@@ -137,8 +140,8 @@ impl Recorded {
     }
 }
 
-/// Records the durations of one worker: durations of the current phase in its own histograms, those
-/// of earlier phases in the shared ones.
+/// Records the durations of one worker: those of the current phase in the worker's own histograms,
+/// those of earlier phases in the shared ones.
 #[derive(Debug)]
 pub struct Recorder {
     times: Arc<PhaseTimes>,
@@ -146,7 +149,8 @@ pub struct Recorder {
     queued: Histogram<u64>,
     worked: Histogram<u64>,
     idle_syncs: u64,
-    /// The shared histograms. Locked briefly, with no other lock held except the worker's own.
+    /// The shared histograms. Locked briefly, while the thread holds no other lock except the
+    /// worker's own.
     rest: Arc<Mutex<Recorded>>,
 }
 
@@ -174,7 +178,7 @@ impl Recorder {
         }
     }
 
-    /// Records the end of a sync.
+    /// Records the end of a sync. `asked_nothing` tells whether the sync made no API call.
     #[inline]
     pub(super) fn worked(&mut self, begun_ns: i64, took_ns: u64, asked_nothing: bool) {
         let phase = self.times.phase_at(begun_ns);
@@ -188,8 +192,8 @@ impl Recorder {
         }
     }
 
-    /// Whether durations of the phase go to the worker's own histograms. A later phase becomes the
-    /// current one.
+    /// Reports whether durations of `phase` go to the worker's own histograms. A phase later than
+    /// the current one becomes the current one.
     #[inline]
     fn is_present(&mut self, phase: usize) -> bool {
         if phase > self.phase {
@@ -203,7 +207,8 @@ impl Recorder {
         lock(&self.rest)
     }
 
-    /// Merges the worker's own durations into the shared ones. Call it at the end of the run.
+    /// Merges the worker's own durations into the shared ones. Must be called at the end of the
+    /// run.
     #[cold]
     pub fn hand_over(&mut self) {
         let mut rest = self.rest();
@@ -212,7 +217,7 @@ impl Recorder {
         rest.count_idle(self.phase, self.idle_syncs);
         drop(rest);
         for durations in [&mut self.queued, &mut self.worked] {
-            // A reset writes all of a histogram's memory, and many workers have done nothing.
+            // A reset writes all of a histogram's memory, so skip the many that are empty.
             if !durations.is_empty() {
                 durations.reset();
             }
@@ -244,7 +249,7 @@ mod tests {
         recorder.taken(5, 10);
         recorder.worked(10, 7, true);
         times.begin(1, 100);
-        // Queued and started before the phase, finished in it.
+        // Added and taken before the second phase, ended in it.
         recorder.taken(90, 150);
         recorder.worked(90, 1_000, true);
         recorder.taken(50, 150);

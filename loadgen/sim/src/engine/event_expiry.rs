@@ -28,7 +28,7 @@ pub(super) struct EventExpiryTask {
     ttl_ns: i64,
     /// The monotonic time at which each Event is due, and the Event's version.
     due: BTreeMap<Key, (i64, ResourceVersion)>,
-    /// The same entries, ordered by due time.
+    /// The due time and the key of each entry of `due`, in this order.
     order: BTreeSet<(i64, Key)>,
     /// Whether the stream is delivering its initial state. Those Events may have been written long
     /// before.
@@ -53,7 +53,7 @@ impl EventExpiryTask {
         }
     }
 
-    /// Schedules an Event whose last write was `age_ns` ago.
+    /// Schedules the deletion of an Event whose last write was `age_ns` ago.
     fn place(&mut self, metadata: &ObjectMeta, age_ns: i64, now: Now) {
         let key = (metadata.namespace.clone(), metadata.name.clone());
         self.forget(&key);

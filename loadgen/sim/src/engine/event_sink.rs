@@ -1,6 +1,6 @@
 //! Writes Kubernetes Events. Workers put Events into a queue. One task for each controller
-//! correlates them and writes the rest to the API server, one at a time, through the same client
-//! limiter as the syncs.
+//! correlates the Events and writes those that remain to the API server, one at a time, through the
+//! same rate limiter as the requests of syncs.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex};
@@ -13,7 +13,7 @@ use crate::executor::{Executor, Next, Task, TaskId};
 use crate::faults::{BatchPosition, Call, Connection, InjectedOutcome, OutgoingRequest};
 use crate::lock;
 
-/// The maximum number of writes in one run.
+/// The maximum number of writes in one run of the task.
 const WRITES_PER_RUN: u32 = 64;
 
 /// A queue of Events to write. Events beyond [`EVENT_QUEUE_MAX`] are dropped.
@@ -27,7 +27,7 @@ pub struct EventQueue {
 #[derive(Debug, Default)]
 struct Inbox {
     waiting: VecDeque<(EventIntent, Now)>,
-    /// The number of recorded Events by type and reason.
+    /// The number of Events that syncs have recorded, dropped ones included, by type and reason.
     recorded: BTreeMap<(&'static str, &'static str), u64>,
     dropped: u64,
 }
@@ -41,7 +41,7 @@ impl EventQueue {
         }
     }
 
-    /// Adds the Events of a sync.
+    /// Adds the Events of a sync, and wakes the writer.
     pub(crate) fn offer(&self, intents: impl Iterator<Item = EventIntent>, now: Now) {
         let mut inbox = lock(&self.inbox);
         for intent in intents {
@@ -86,7 +86,7 @@ pub struct EventWriter {
     pub calls: ApiCalls,
     /// The number of Events written or repeated.
     pub written: u64,
-    /// Present only with fault injection.
+    /// The connection, if the run has fault injection or an observer.
     connection: Option<Arc<Connection>>,
 }
 
@@ -95,13 +95,13 @@ pub struct EventWriter {
 enum Stage {
     /// No write is in progress.
     None,
-    /// The write is in flight, and reaches the server at `due_ns`.
+    /// The write is in flight, and reaches the server at `due_ns`; its answer arrives at `back_ns`.
     ToServer {
         write: Write,
         due_ns: i64,
         back_ns: i64,
     },
-    /// The write was carried out; its answer arrives at `due_ns`.
+    /// The write was carried out or rejected; its answer arrives at `due_ns`.
     ToClient {
         outcome: Result<(), ApiError>,
         due_ns: i64,
@@ -136,7 +136,7 @@ impl EventWriter {
         }
     }
 
-    /// Returns the number of Events dropped because the sink's queue was full.
+    /// Returns the number of Events that the writer dropped because its own queue was full.
     pub fn dropped(&self) -> u64 {
         self.sink.dropped()
     }
@@ -161,8 +161,8 @@ impl EventWriter {
             .answered(outcome.as_ref().map(|_| ()), now, random);
     }
 
-    /// Advances the write in progress and returns its next due time, or `None` if no write is in
-    /// progress.
+    /// Advances the write in progress. Returns the time of its next step, ns, or `None` if it is
+    /// over or no write is in progress.
     fn travel(&mut self, now: Now) -> Option<i64> {
         loop {
             match std::mem::replace(&mut self.stage, Stage::None) {

@@ -3,8 +3,8 @@
 //! run.
 //!
 //! The tasks are those of every run. In addition, each controller manager has a [`Connection`] that
-//! carries its requests and watches, an observer receives its work, and requests sent by a dead
-//! manager still reach the server.
+//! carries its requests and watches, observers receive the work of the controllers, and requests
+//! sent by a dead manager still reach the server.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -26,14 +26,15 @@ use crate::lock;
 use crate::nodes::{NodeControl, NodeTimes};
 use crate::options::{EngineKind, SimOptions};
 
-/// Shorter than upstream's times, so that a run of a few minutes includes all of them.
+/// The times of node failures. They are shorter than upstream's, so that a run of a few minutes
+/// includes all of them.
 const NODE_TIMES: NodeTimes = NodeTimes {
     grace_ns: 10_000_000_000,
     toleration_ns: 30_000_000_000,
     quarantine_ns: 60_000_000_000,
 };
 
-/// The maximum number of task runs at one virtual time; a run that ends never needs as many.
+/// The maximum number of task runs at one virtual time; more are a livelock.
 const RUNS_PER_MOMENT: u32 = 200_000;
 
 /// A controller manager of the run.
@@ -44,7 +45,7 @@ struct Manager {
     tasks: Vec<TaskId>,
     /// The manager's workers, as a range of the builder's list.
     workers: std::ops::Range<usize>,
-    /// Whether it is dead and its tasks are removed.
+    /// Whether the manager is dead and its tasks have been removed.
     removed: bool,
 }
 
@@ -55,7 +56,7 @@ pub enum Stopped {
     AtEnd,
     /// A controller manager died.
     Died,
-    /// `stop` returned true.
+    /// The argument `stop` of [`FaultHarness::advance`] returned true.
     Asked,
     /// Tasks wake each other endlessly without any time passing.
     Livelock,
@@ -84,11 +85,12 @@ impl std::fmt::Debug for FaultHarness {
 }
 
 impl FaultHarness {
-    /// Returns a cluster with scheduler, kubelets and garbage collector, and without a controller
-    /// manager. `origins` receives the origin of commits by orphaned requests.
+    /// Returns a cluster with the cluster's own tasks (scheduler, kubelets, controllers inside the
+    /// server), but without a controller manager that faults can hit. `origins` receives the origin
+    /// of commits by orphaned requests.
     ///
     /// # Panics
-    /// If the options select the threads engine.
+    /// Panics if the options select the threads engine.
     pub fn new(
         options: &SimOptions,
         mut server: ClusterOptions,
@@ -99,11 +101,11 @@ impl FaultHarness {
             EngineKind::Virtual,
             "fault injection needs virtual time"
         );
-        // A lagging server answers lists and watches from an older state.
+        // A lagging server answers lists and watches from an older state, which must be kept.
         server.keeps_past = true;
         let mut builder = Builder::new(options.clone(), RealClock::start(), Cluster::new(server));
         builder.nodes = Some(Arc::new(NodeControl::new(NODE_TIMES)));
-        // Release: tasks see the completed harness.
+        // All tasks run on one thread, so any ordering would do.
         builder.started.store(true, Ordering::Release);
         builder.add_cluster_tasks();
         let connections: Connections = Arc::default();
@@ -140,17 +142,17 @@ impl FaultHarness {
         self.builder.observers.set(observer);
     }
 
-    /// The API server.
+    /// Returns the API server.
     pub fn cluster(&self) -> &Arc<Cluster> {
         &self.builder.cluster
     }
 
-    /// The current time of the cluster.
+    /// Returns the current time of the cluster.
     pub fn now(&self) -> Now {
         self.now
     }
 
-    /// Returns the control with which nodes fail.
+    /// Returns the control over the nodes, which makes them fail.
     pub fn nodes(&self) -> &Arc<NodeControl> {
         self.builder
             .nodes
@@ -158,15 +160,16 @@ impl FaultHarness {
             .expect("this harness has node control")
     }
 
-    /// Returns the network, with the faults armed against requests of all controllers.
+    /// Returns the network, which holds the faults armed against the requests of all controllers.
     pub fn network(&self) -> &Arc<Network> {
         &self.network
     }
 
-    /// Starts a controller manager and returns its number.
+    /// Starts a controller manager and returns its number, counted from 0.
     ///
     /// # Panics
-    /// If a feature gate of the options [is unknown or locked](crate::rows::Rows::check_gates).
+    /// Panics if a feature gate of the options [is unknown or
+    /// locked](crate::rows::Rows::check_gates).
     pub fn start_manager(&mut self) -> u32 {
         let incarnation =
             u32::try_from(self.managers.len()).expect("the number of managers fits in 32 bits");
@@ -228,7 +231,7 @@ impl FaultHarness {
         self.managers.len()
     }
 
-    /// Wakes every task of the controllers. Call it after changing a connection.
+    /// Wakes all tasks of the controller managers. Must be called after a change to a connection.
     pub fn wake_controllers(&self) {
         for manager in &self.managers {
             if !manager.removed {
@@ -239,8 +242,8 @@ impl FaultHarness {
         }
     }
 
-    /// Whether no key is queued, no sync is in progress and no orphaned request is in flight.
-    /// Delayed keys do not count.
+    /// Reports whether no key is queued, no sync is in progress and no orphaned request is in
+    /// flight. Delayed keys do not count.
     pub fn rests(&self) -> bool {
         lock(&self.orphaned).waiting() == 0
             && self
@@ -249,7 +252,8 @@ impl FaultHarness {
                 .all(|handler| handler.rests_after(0))
     }
 
-    /// Whether the last sync of any key failed, so that a retry is pending.
+    /// Reports whether, in any live controller, the last sync of a key failed, so that a retry is
+    /// pending.
     pub fn has_retries(&self) -> bool {
         let mut handlers = self.alive_managers().flat_map(|manager| &manager.handlers);
         handlers.any(|handler| handler.has_retries())
@@ -287,8 +291,8 @@ impl FaultHarness {
         }
     }
 
-    /// Removes the tasks of dead managers and orphans their requests. Returns whether a manager was
-    /// removed.
+    /// Removes the tasks of dead managers, and orphans the requests of theirs that are in flight to
+    /// the server. Returns whether a manager was removed.
     fn remove_dead(&mut self) -> bool {
         let mut found = false;
         for manager in &mut self.managers {

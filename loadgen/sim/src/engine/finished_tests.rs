@@ -41,7 +41,7 @@ fn job(harness: &Harness) -> Option<DynamicObject> {
     Some(job.downcast_ref::<DynamicObject>().unwrap().clone())
 }
 
-/// Writes the Job with other members.
+/// Updates the Job with these members in `part`.
 fn change(harness: &Harness, part: &str, members: Value) {
     let mut changed = job(harness).expect("the Job exists");
     let of_part = changed.fields.entry(part).or_insert_with(|| json!({}));
@@ -67,7 +67,7 @@ fn complete(harness: &Harness) {
     change(harness, "status", status);
 }
 
-/// Creates a pod that the Job owns, or a pod without an owner.
+/// Creates a pod; the Job owns it if `owner` is given.
 fn create_pod(harness: &Harness, name: &str, owner: Option<&AnyObject>) {
     let pod = json!({"metadata": {"name": name, "namespace": "shop"},
         "spec": {"containers": [{"name": "c", "image": "i"}]}});
@@ -86,7 +86,7 @@ fn pods(harness: &Harness) -> Vec<String> {
         .collect()
 }
 
-/// Whether the Job exists and is not being deleted.
+/// Reports whether the Job exists and is not being deleted.
 fn stays(harness: &Harness) -> bool {
     job(harness).is_some_and(|job| !job.metadata.is_deleting())
 }
@@ -104,7 +104,7 @@ fn a_job_is_deleted_with_its_pods_when_its_ttl_ends() {
     harness.advance(30 * SECOND - 1);
     assert!(stays(&harness));
     harness.advance(1);
-    // In the foreground: the pods are deleted first, then the Job.
+    // The deletion is in the foreground: the pods are deleted first, then the Job.
     let waits = job(&harness).expect("the Job waits for its pod");
     assert!(waits.metadata.is_deleting());
     assert_eq!(*waits.metadata.finalizers()[0], *"foregroundDeletion");

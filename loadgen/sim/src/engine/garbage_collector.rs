@@ -10,7 +10,7 @@ use super::Builder;
 use crate::executor::{Next, Task};
 use crate::options::EngineKind;
 
-/// Adds the task, unless the other controller has already added it.
+/// Adds the task, unless the other controller inside the server has already added it.
 pub(super) fn add(builder: &mut Builder) {
     let cluster = Arc::clone(&builder.cluster);
     if cluster.has_gc_waker() {
@@ -30,7 +30,7 @@ pub(super) fn add(builder: &mut Builder) {
     });
 }
 
-/// The maximum number of objects handled in one run.
+/// The maximum number of objects handled in one run of the task.
 const BATCH: usize = 500;
 
 /// The delay between a commit and the collector's work on the threads engine, ns. Upstream's
@@ -40,13 +40,13 @@ const BATCH: usize = 500;
 /// suspends an informer's thread. Virtual time has no such pauses, and needs no delay.
 const BEGINS_AFTER_NS: i64 = 10_000_000;
 
-/// The garbage collector of a cluster. The cluster's GC waker must wake this task.
+/// The task that runs the controllers inside the server. The cluster's GC waker wakes it.
 #[derive(Debug)]
 struct GarbageCollectorTask {
     cluster: Arc<Cluster>,
     /// The delay from the waking commit to the start of the work, ns.
     delay_ns: i64,
-    /// The time at which the work for the last wake-up starts, ns.
+    /// The time at which the work for the last wake-up starts, ns; `None` if no work is pending.
     begins_ns: Option<i64>,
 }
 

@@ -36,7 +36,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(2);
 /// counts as settled.
 const QUIET_LOOKS: u32 = 25;
 
-/// The flag for the time without heartbeats after which a node is unreachable, ns.
+/// The flag that sets the time without heartbeats after which a node is unreachable, ns.
 const GRACE: &str = "node-monitor-grace-period";
 
 /// A running cluster. It runs until it is dropped.
@@ -48,7 +48,7 @@ pub struct Harness {
     cluster_runners: Runners,
     workers: Vec<Arc<Mutex<dyn AnyWorker>>>,
     writers: Vec<Arc<Mutex<EventWriter>>>,
-    /// Present if nodes can fail.
+    /// The control over the nodes; `None` if nodes can't fail.
     nodes: Option<Arc<NodeControl>>,
     /// The task that renews node Leases, if there is one.
     heartbeats: Option<TaskId>,
@@ -75,12 +75,12 @@ pub struct HarnessState {
 }
 
 impl HarnessState {
-    /// Returns the objects and the state derived from them.
+    /// Returns the state of the API server: the objects and the state derived from them.
     pub fn cluster(&self) -> &ClusterState {
         &self.cluster
     }
 
-    /// Returns the time of the cluster.
+    /// Returns the time at which the state was taken.
     pub fn now(&self) -> Now {
         self.now
     }
@@ -91,7 +91,7 @@ enum EngineState {
     Virtual(VirtualEngine),
     Threads {
         clock: RealClock,
-        /// The tasks that the thread will run, and the number of threads.
+        /// The tasks that will run once the cluster is started, and the number of threads.
         waiting: Option<(Tasks, usize)>,
         running: Option<JoinHandle<()>>,
     },
@@ -101,16 +101,16 @@ enum EngineState {
 struct VirtualEngine {
     /// Locked by the thread that runs tasks and advances the clock.
     tasks: Mutex<Tasks>,
-    /// Monotonic time; written under the lock.
+    /// The monotonic time, ns; written under the lock of `tasks`.
     mono_ns: AtomicI64,
-    /// Wall time at monotonic time 0.
+    /// The wall time at which the monotonic time is 0, ns.
     wall_start_ns: i64,
 }
 
 impl VirtualEngine {
     fn now(&self) -> Now {
-        // Acquire, with the store below: a thread that reads a time sees everything that happened
-        // before it.
+        // Acquire: pairs with the store below. A thread that reads a time sees everything that
+        // happened before that time.
         let mono_ns = self.mono_ns.load(Ordering::Acquire);
         Now {
             mono_ns,
@@ -124,7 +124,7 @@ impl VirtualEngine {
         self.mono_ns.store(now.mono_ns, Ordering::Release);
     }
 
-    /// Runs one task or jumps to the next due time; returns false if nothing is left to do before
+    /// Runs one task or jumps to the next due time. Returns false if nothing is left to do up to
     /// `end_ns`.
     fn step(&self, tasks: &Tasks, executor: &Executor, end_ns: i64) -> bool {
         match virtual_time::step(tasks, executor, self.now()) {
@@ -139,11 +139,12 @@ impl VirtualEngine {
 }
 
 impl Harness {
-    /// Starts an empty cluster with a scheduler, kubelets and the controllers that any cluster can
-    /// run.
+    /// Starts an empty cluster with a scheduler, kubelets and those of the
+    /// [installed](Registry::installed) controllers that the options select.
     ///
     /// # Panics
-    /// If a feature gate of the options [is unknown or locked](crate::rows::Rows::check_gates).
+    /// Panics if a feature gate of the options [is unknown or
+    /// locked](crate::rows::Rows::check_gates).
     pub fn new(options: &SimOptions) -> Harness {
         let cluster = Cluster::new(server_options(options));
         Harness::with(options, cluster, None, None, |_| {}).started()
@@ -153,7 +154,8 @@ impl Harness {
     /// controllers that [run](crate::services::Services::controllers) must be in the registry.
     ///
     /// # Panics
-    /// If a feature gate of the options [is unknown or locked](crate::rows::Rows::check_gates).
+    /// Panics if a feature gate of the options [is unknown or
+    /// locked](crate::rows::Rows::check_gates).
     pub fn with_registry(options: &SimOptions, registry: &Registry) -> Harness {
         let (cluster, registry) = (Cluster::new(server_options(options)), registry.clone());
         let harness = Harness::with(options, cluster, None, None, |builder| {
@@ -167,11 +169,12 @@ impl Harness {
     /// controllers behave as in a real cluster. With controllers that check the cluster
     /// periodically (pod garbage collection, node lifecycle), it never [settles](Harness::settle).
     ///
-    /// Call [`started`](Harness::started) to run it. Until then it can be filled, so that no
-    /// controller sees an incomplete set of objects.
+    /// Call [`started`](Harness::started) to run the cluster. Until then it can be filled, so that
+    /// no controller sees an incomplete set of objects.
     ///
     /// # Panics
-    /// If a feature gate of the options [is unknown or locked](crate::rows::Rows::check_gates).
+    /// Panics if a feature gate of the options [is unknown or
+    /// locked](crate::rows::Rows::check_gates).
     pub fn serving(options: &SimOptions, times: NodeTimes, rules: ClientRules) -> Harness {
         let (options, times) = in_agreement(options, times);
         let nodes = Arc::new(NodeControl::for_clients(times, rules).alive());
@@ -179,15 +182,16 @@ impl Harness {
         Harness::with(&options, cluster, Some(nodes), None, Builder::add_services)
     }
 
-    /// Returns a cluster like [`serving`](Harness::serving) that resumes from a state, with its
-    /// objects and its time. Controllers and nodes restart; pods that were starting or terminating
-    /// have waited as long as their objects show.
+    /// Returns a cluster like [`serving`](Harness::serving) that resumes from a state: it has the
+    /// objects of the state and continues at its time. Controllers and nodes restart; pods that
+    /// were starting or terminating have waited as long as their objects show.
     ///
     /// # Errors
     /// See [`Cluster::restored`].
     ///
     /// # Panics
-    /// If a feature gate of the options [is unknown or locked](crate::rows::Rows::check_gates).
+    /// Panics if a feature gate of the options [is unknown or
+    /// locked](crate::rows::Rows::check_gates).
     pub fn resuming(
         options: &SimOptions,
         times: NodeTimes,
@@ -217,7 +221,7 @@ impl Harness {
     /// See [`Cluster::state`].
     ///
     /// # Panics
-    /// If a task has panicked.
+    /// Panics if a task has panicked.
     pub fn state(&self) -> Result<HarnessState, ApiError> {
         let rest = match &self.engine {
             EngineState::Virtual(engine) => {
@@ -253,7 +257,8 @@ impl Harness {
         let (builder, handlers) =
             assemble_with(options.clone(), cluster, clock, None, nodes.clone(), add);
         let (cluster, executor) = (builder.cluster, builder.executor);
-        // Release: a thread that sees the flag sees the completed tasks.
+        // Release: pairs with the Acquire load in `list_watch`; a thread that sees the flag also
+        // sees the completed tasks.
         builder.started.store(true, Ordering::Release);
         let (tasks, workers, writers) = (builder.tasks, builder.workers, builder.writers);
         let engine = match options.engine {
@@ -307,17 +312,17 @@ impl Harness {
         self
     }
 
-    /// Returns the API server. The time for its requests is [`now`](Harness::now).
+    /// Returns the API server. Pass [`now`](Harness::now) as the time of requests.
     pub fn cluster(&self) -> &Arc<Cluster> {
         &self.cluster
     }
 
-    /// Returns the number of requests by workload controllers and their event writers so far, by
-    /// `verb resource code`: `create pods 201`. Requests by the cluster's own controllers are not
-    /// counted.
+    /// Returns the number of requests by workload controllers and their event writers so far. The
+    /// keys have the form `verb resource code`: `create pods 201`. Requests by the cluster's own
+    /// controllers are not counted.
     ///
     /// # Panics
-    /// If a task has panicked.
+    /// Panics if a task has panicked.
     pub fn api_calls(&self) -> BTreeMap<String, u64> {
         let mut calls = BTreeMap::new();
         for worker in &self.workers {
@@ -329,8 +334,8 @@ impl Harness {
         calls
     }
 
-    /// Returns the metrics of every running controller and of its queues, by name. O(keys of the
-    /// queues).
+    /// Returns the metrics of all running controllers, their queues and their clients, by name.
+    /// O(keys of the queues).
     pub fn families(&self) -> Vec<Family> {
         let now_ns = self.now().mono_ns;
         let of_cluster = runner::families(&self.cluster_runners, now_ns);
@@ -345,8 +350,8 @@ impl Harness {
         }
     }
 
-    /// Sets the wall time at which the cluster's virtual time starts, ns since the epoch. Call it
-    /// before any task has run; it has no effect on the threads engine.
+    /// Sets the wall time at which the cluster's virtual time starts, ns since the epoch. Must be
+    /// called before any task has run. Has no effect on the threads engine.
     #[must_use]
     pub fn starting_at(mut self, wall_ns: i64) -> Harness {
         if let EngineState::Virtual(engine) = &mut self.engine {
@@ -360,7 +365,7 @@ impl Harness {
     /// passes by itself. Concurrent calls run one after another.
     ///
     /// # Panics
-    /// If a task has panicked.
+    /// Panics if a task has panicked.
     pub fn advance(&self, by_ns: i64) -> Option<Now> {
         let EngineState::Virtual(engine) = &self.engine else {
             return None;
@@ -372,12 +377,12 @@ impl Harness {
         Some(engine.now())
     }
 
-    /// Runs the cluster until `holds` returns true, for at most `limit_ns` of its time, and returns
-    /// whether it did. `holds` is called after every task on the virtual engine, and every 2 ms on
-    /// the threads engine.
+    /// Runs the cluster until `holds` returns true, for at most `limit_ns` of the cluster's time.
+    /// Returns whether `holds` returned true. `holds` is called after every task on the virtual
+    /// engine, and every 2 ms on the threads engine.
     ///
     /// # Panics
-    /// If a task has panicked.
+    /// Panics if a task has panicked.
     pub fn until(&mut self, limit_ns: i64, mut holds: impl FnMut(&Cluster) -> bool) -> bool {
         let end_ns = self.now().mono_ns.saturating_add(limit_ns);
         loop {
@@ -391,12 +396,12 @@ impl Harness {
     }
 
     /// Runs the cluster until only renewals of node Leases are left to do, for at most `limit_ns`
-    /// of its time, and returns whether it settled. On the threads engine, the cluster counts as
-    /// settled after 50 ms without activity. On a very slow machine that may be too early: wait for
-    /// the expected state with [`until`](Harness::until) first.
+    /// of the cluster's time. Returns whether the cluster settled. On the threads engine, the
+    /// cluster counts as settled after 50 ms without activity. On a very slow machine that may be
+    /// too early: wait for the expected state with [`until`](Harness::until) first.
     ///
     /// # Panics
-    /// If a task has panicked.
+    /// Panics if a task has panicked.
     pub fn settle(&mut self, limit_ns: i64) -> bool {
         let end_ns = self.now().mono_ns.saturating_add(limit_ns);
         if let EngineState::Virtual(_) = self.engine {
@@ -417,13 +422,13 @@ impl Harness {
         true
     }
 
-    /// Whether no task is running, queued or due, except for the renewals of node Leases.
+    /// Reports whether no task is running, queued or due, except for the renewals of node Leases.
     fn rests(&self) -> bool {
         self.executor.is_at_rest_but_for(self.heartbeats.as_slice())
     }
 
-    /// Runs one task, jumps to the next due time, or lets 2 ms pass; returns false if nothing is
-    /// left to do before `end_ns`.
+    /// Runs one task or jumps to the next due time; on the threads engine, lets 2 ms pass. Returns
+    /// false if nothing is left to do up to `end_ns`, or that time has passed.
     fn step(&mut self, end_ns: i64) -> bool {
         match &mut self.engine {
             EngineState::Virtual(engine) => {
@@ -438,8 +443,8 @@ impl Harness {
     }
 }
 
-/// Makes the options and times of a serving cluster agree on when a silent node is unreachable: the
-/// controllers' flag decides if it is set, otherwise the times do.
+/// Makes the options and the times of a serving cluster agree on the time after which a silent node
+/// is unreachable. The controllers' flag decides if it is set, otherwise `times` does.
 fn in_agreement(options: &SimOptions, mut times: NodeTimes) -> (SimOptions, NodeTimes) {
     let mut options = options.clone();
     let numbers = &mut options.services.numbers;

@@ -1,6 +1,6 @@
-//! Lists and watches one kind, as the runtime's reflector decides, and passes the changes on in
-//! order. Changes of pods go to the shared pod cache and then to every controller; changes of
-//! another kind go to its informer.
+//! Lists and watches one kind, as the runtime's reflector decides, and passes the changes to a
+//! listener in order. Changes of pods go to the shared pod cache and then to every controller;
+//! changes of another kind go to its informer.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use crate::executor::{Next, Task};
 use crate::faults::watching::WatchState;
 use crate::faults::{ApiFault, Connection, CrashPoint, StreamEnd, StreamKind};
 
-/// The maximum number of events applied in one run.
+/// The maximum number of events applied in one run of the task.
 const BATCH: usize = 4000;
 
 /// Handles listed and watched objects.
@@ -27,29 +27,29 @@ pub(super) trait Listener: Send {
     /// The source of lists and watches.
     type Source: Source;
 
-    /// Returns the stream in which fault injection counts this watch.
+    /// Returns the stream under which fault injection handles this watch.
     fn stream(&self) -> StreamKind;
 
     /// Applies one addition, change or deletion of an object.
     fn apply(&mut self, delta: Delta<Watched<Self>>, now: Now);
 
-    /// Replaces all objects.
+    /// Replaces all objects with those of a list.
     fn replace(&mut self, objects: Vec<Arc<Watched<Self>>>, version: &ResourceVersion, now: Now);
 
-    /// Records that there are no further changes up to that version.
+    /// Records that there are no further changes up to this version.
     fn bookmark(&mut self, version: &ResourceVersion);
 
     /// Returns the controllers that receive the objects.
     fn readers(&self) -> &Runners;
 
-    /// Called after the first `replace`: the cache is filled.
+    /// Called after the first `replace`, when the cache is filled.
     fn synced(&self) {
         self.readers()
             .iter()
             .for_each(|reader| reader.informer_synced());
     }
 
-    /// Called after each batch of events: wakes the workers for it.
+    /// Called after each list and each batch of events: wakes the workers.
     fn batch_over(&self, now: Now) {
         self.readers()
             .iter()
@@ -60,13 +60,13 @@ pub(super) trait Listener: Send {
 /// The type of a listener's objects.
 type Watched<L> = <<L as Listener>::Source as Source>::Object;
 
-/// The list and watch of one kind.
+/// The task that lists and watches one kind.
 pub(super) struct ListWatch<L: Listener> {
     cluster: Arc<Cluster>,
     source: L::Source,
     listener: L,
     options: WatchOptions,
-    /// Whether the scenario has started the controller.
+    /// Whether the scenario has started the controllers.
     started: Arc<AtomicBool>,
     reflector: Reflector<Watched<L>>,
     random: fastrand::Rng,
@@ -74,7 +74,7 @@ pub(super) struct ListWatch<L: Listener> {
     synced: bool,
     events: Vec<WatchEvent<Watched<L>>>,
     delivered: Arc<AtomicU64>,
-    /// Present only with fault injection.
+    /// The connection, if the run has fault injection or an observer.
     connection: Option<Arc<Connection>>,
     /// The last events, which fault injection may repeat.
     kept: VecDeque<WatchEvent<Watched<L>>>,
@@ -160,7 +160,8 @@ impl<L: Listener> ListWatch<L> {
         self.kept.clear();
     }
 
-    /// Returns the error with which fault injection fails a request of this informer.
+    /// Returns the error with which fault injection fails the next list or watch request; `None` if
+    /// it does not fail.
     fn refused(&self) -> Option<ApiError> {
         let fault = self.connection.as_ref()?.opening(self.listener.stream());
         fault.map(ApiFault::error)
@@ -180,8 +181,8 @@ impl<L: Listener> ListWatch<L> {
         }
     }
 
-    /// Answers a list with the newest state, for any requested version. Fault injection may make
-    /// the server lag.
+    /// Lists the newest state, whichever version is requested. Fault injection may make the server
+    /// lag behind.
     fn list_from(&self, version: &ResourceVersion, now: Now) -> sources::Listed<Watched<L>> {
         match (self.lagging_version(now), version.number()) {
             // The newest state is requested.
@@ -195,8 +196,8 @@ impl<L: Listener> ListWatch<L> {
         self.source.list()
     }
 
-    /// Returns the version of the server for the next list or initial watch, if fault injection
-    /// makes it lag.
+    /// Returns the version of the lagging server from which the next list or initial watch is
+    /// served; `None` if the server does not lag.
     fn lagging_version(&self, now: Now) -> Option<u64> {
         let connection = self.connection.as_ref()?;
         let lag = connection.take_lag(self.listener.stream(), now)?;
@@ -205,8 +206,8 @@ impl<L: Listener> ListWatch<L> {
         Some(version)
     }
 
-    /// Takes a batch of events. Returns whether there are more, and when the next one becomes
-    /// visible.
+    /// Takes and delivers a batch of events. Returns whether there are more, and when the next one
+    /// becomes visible.
     fn take_events(&mut self, now: Now) -> Poll {
         let Some(watch) = &mut self.watch else {
             return Poll::default();
@@ -243,7 +244,7 @@ impl<L: Listener> ListWatch<L> {
         poll
     }
 
-    /// Ends the watch with the fault that was armed.
+    /// Ends the watch as the armed fault requires.
     fn end(&mut self, end: StreamEnd, now: Now) {
         let was_open = self.watch.take().is_some();
         if let Some(connection) = &self.connection {
@@ -266,8 +267,8 @@ impl<L: Listener> ListWatch<L> {
 }
 
 impl<L: Listener> ListWatch<L> {
-    /// Applies fault injection to the watch. Returns false if the watch has ended, and an error if
-    /// its events are held back.
+    /// Applies fault injection to the watch. Returns false if the watch has ended. If its events
+    /// are held back, the error is the time at which the task must run again.
     fn check_faults(&mut self, now: Now) -> Result<bool, Next> {
         let Some(connection) = &self.connection else {
             return Ok(true);
@@ -315,7 +316,7 @@ impl<L: Listener> ListWatch<L> {
 
 impl<L: Listener> Task for ListWatch<L> {
     fn run(&mut self, now: Now) -> Next {
-        // Acquire: writes by the scenario before it started the controller are visible.
+        // Acquire: the scenario's writes before the start of the controllers are visible.
         if !self.started.load(Ordering::Acquire) {
             return Next::Idle;
         }

@@ -5,10 +5,10 @@
 //! * `list_watch` over `sources`: one task per kind and manager, which fills the cache and calls
 //!   the controllers.
 //! * [`runner`]: one controller with its queues, idle workers and timers; [`worker`]: a task that
-//!   drives one sync at a time; `worker_transport` over [`client`]: carries its requests to the
-//!   server; [`event_sink`]: writes its Events.
-//! * `garbage_collector`: the controllers inside the server. `namespaces`: faster deletion of
-//!   namespaces. `event_expiry`: expiry of Events.
+//!   drives one sync at a time; `worker_transport` over [`client`]: carries a worker's requests to
+//!   the server; [`event_sink`]: writes a controller's Events.
+//! * `garbage_collector`: the task of the controllers inside the server. `namespaces`: faster
+//!   deletion of namespaces. `event_expiry`: expiry of Events.
 //! * [`fault_harness`]: a cluster whose managers can be paused, killed and restarted; `orphaned`:
 //!   requests that outlive their sender; [`observer`]: the callbacks that a checker implements.
 //! * [`by_phase`]: durations by the phase in which they began.
@@ -75,26 +75,26 @@ pub type Runners = SmallVec<[Arc<dyn AnyRunner>; 4]>;
 /// The caches of a manager's controllers.
 #[derive(Clone, Debug)]
 pub struct Caches {
-    /// The pods.
+    /// The cache of pods.
     pub pods: Arc<PodCache>,
-    /// The informers of other kinds.
+    /// The informers of the other kinds that the controllers watch.
     pub informers: Vec<Arc<dyn AnyInformer>>,
 }
 
-/// The number that seeds the randomness of the pod watch.
+/// The number of the pod watch, from which its randomness is seeded.
 const PODS: u64 = 2;
 
-/// Builds the tasks of a run, and adds controllers to it.
+/// Builds the tasks of a run, and adds controllers to the run.
 pub struct Builder {
     /// The options of the cluster.
     pub options: SimOptions,
-    /// Present if nodes can fail.
+    /// The control over the nodes; `None` if nodes can't fail.
     pub nodes: Option<Arc<NodeControl>>,
-    /// Pods of a dump that can't become ready, if there are any.
+    /// The pods of a dump that can't become ready, if there are any.
     stuck: Option<Arc<StuckPods>>,
-    /// Present on the threads engine.
+    /// The source of real time; `None` on the virtual engine.
     pub clock: Option<RealClock>,
-    /// The suffixes of Event names, if no [`NodeControl`] has them.
+    /// The suffixes of Event names; unused with `nodes`, which have their own.
     stamps: EventStamps,
     /// The executor that runs the tasks.
     pub executor: Arc<Executor>,
@@ -110,7 +110,7 @@ pub struct Builder {
     pub informer_wakers: Vec<Waker>,
     /// The workers of all controllers.
     pub workers: Vec<Arc<Mutex<dyn AnyWorker>>>,
-    /// The caches of the newest manager.
+    /// The caches of the controller manager that was added last.
     pub caches: Option<Caches>,
     /// The controllers of the cluster's own manager.
     cluster_runners: Runners,
@@ -118,9 +118,9 @@ pub struct Builder {
     registry: Registry,
     /// The observers of the controllers' work.
     observers: Observers,
-    /// The event writers of all controllers.
+    /// The writers of the Events of all controllers.
     pub writers: Vec<Arc<Mutex<EventWriter>>>,
-    /// The scheduler, once the cluster's own tasks are added.
+    /// The scheduler; `None` until the cluster's own tasks are added.
     pub scheduler: Option<Arc<Mutex<Scheduler>>>,
     /// The task that renews node Leases, if there is one.
     heartbeats: Option<TaskId>,
@@ -128,7 +128,7 @@ pub struct Builder {
     pub times: Arc<PhaseTimes>,
     /// The durations recorded in each phase.
     pub recorded: Arc<Mutex<Recorded>>,
-    /// The tasks installed so far, in order.
+    /// The numbers of the tasks installed so far, in order.
     pub installed: Vec<TaskId>,
 }
 
@@ -182,8 +182,8 @@ impl Builder {
         }
     }
 
-    /// Adds the cluster's own tasks: scheduler, kubelets, garbage collector and the cluster's own
-    /// controllers.
+    /// Adds the cluster's own tasks: scheduler, kubelets, heartbeats, the controllers inside the
+    /// server and the cluster's own controller manager.
     fn add_cluster_tasks(&mut self) {
         let (options, cluster) = (self.options.clone(), Arc::clone(&self.cluster));
         let nodes = self.nodes.clone();
@@ -237,9 +237,9 @@ impl Builder {
     }
 
     /// Adds the cluster's own controller manager. Its requests and watches take no time and have no
-    /// faults, and the counters of the run exclude its work, because a run measures other
-    /// controllers. Unless namespaces wait, its informers begin with the first deletion of a
-    /// namespace: most runs delete none, and pay nothing.
+    /// faults. The counters of the run exclude its work, because a run measures other controllers.
+    /// Unless namespaces wait, its informers begin with the first deletion of a namespace: most
+    /// runs delete none, and pay nothing.
     fn add_cluster_manager(&mut self) {
         let mut options = self.options.clone();
         (options.latency.api, options.latency.watch) = (Latency::ZERO, Latency::ZERO);
@@ -257,7 +257,8 @@ impl Builder {
         runners.iter().for_each(|runner| runner.informer_synced());
         let (started, wakers) = (own.started, own.informer_wakers);
         let start = move || {
-            // Release: the informers see all earlier commits.
+            // Release: pairs with the Acquire load in `list_watch`; the informers see all earlier
+            // commits.
             started.store(true, Ordering::Release);
             wakers.iter().for_each(|waker| waker());
         };
@@ -287,7 +288,7 @@ impl Builder {
         }
     }
 
-    /// Adds a task, built from its number and its waker.
+    /// Adds the task that `make` builds from the task's number and waker.
     pub fn add<P: Task + 'static>(
         &mut self,
         make: impl FnOnce(TaskId, Waker) -> P,
@@ -316,7 +317,7 @@ impl Builder {
         self.workers.push(worker as Arc<Mutex<dyn AnyWorker>>);
     }
 
-    /// Returns the suffixes of all Event names in the cluster.
+    /// Returns the source of the suffixes of all Event names in the cluster.
     fn stamps(&self) -> EventStamps {
         let nodes = self.nodes.as_ref();
         nodes.map_or(&self.stamps, |nodes| &nodes.stamps).clone()
@@ -334,10 +335,10 @@ impl Builder {
 
     /// Adds a controller manager: its caches, its controllers with their workers, and its
     /// informers, which wait for `started`. `connection` is present with fault injection or
-    /// observers. Returns its controllers.
+    /// observers. Returns the manager's controllers.
     ///
     /// # Panics
-    /// If a feature gate of the options is unknown or locked.
+    /// Panics if a feature gate of the options is unknown or locked.
     fn manager(&mut self, connection: Option<&Arc<Connection>>) -> Runners {
         let rows = self.registry.rows();
         if let Err(problem) = rows.check_gates(&self.options.controller.feature_gates) {
@@ -404,7 +405,7 @@ impl Builder {
         let workers = settings.workers.get(row);
         let limiter = settings
             .kube_api_qps
-            // In single precision, as in client-go.
+            // Rounded to single precision, as in client-go.
             .map(|qps| TokenBucket::new((qps as f32).into(), settings.kube_api_burst));
         let client = Arc::new(Client::new(Arc::clone(&self.cluster), limiter));
         let sink = self.executor.reserve();
@@ -420,7 +421,7 @@ impl Builder {
             &timers,
             hooks.cloned(),
         ));
-        // Each controller manager of a run has its own randomness.
+        // Managers differ in the upper half of the number, so each has its own randomness.
         let first = hooks.map_or(0, |hooks| u64::from(hooks.connection.incarnation()) << 32);
         let writer = EventWriter::new(
             EventSink::new(component).with_stamps(self.stamps()),
@@ -451,7 +452,8 @@ impl Builder {
         runner
     }
 
-    /// Adds a list-and-watch task.
+    /// Adds a list-and-watch task. Its randomness is seeded from `number`, which is unique in its
+    /// manager.
     fn watch<L: list_watch::Listener + 'static>(
         &mut self,
         source: L::Source,
@@ -487,11 +489,11 @@ impl Builder {
     }
 }
 
-/// Builds all tasks of a run except the one that drives its scenario. Informers wait for `started`.
-/// Also returns the controllers.
+/// Builds all tasks of a run except the one that drives the run's scenario. Informers wait for
+/// `started`. Also returns the controllers.
 ///
 /// # Panics
-/// If a feature gate of the options [is unknown or locked](crate::rows::Rows::check_gates).
+/// Panics if a feature gate of the options [is unknown or locked](crate::rows::Rows::check_gates).
 pub fn assemble(
     options: SimOptions,
     clock: RealClock,
@@ -505,7 +507,8 @@ pub fn assemble(
     })
 }
 
-/// Builds the tasks like [`assemble`]; `add` may add tasks before the others.
+/// Builds the tasks like [`assemble`]. `add` may change the builder, or add tasks before the
+/// others.
 fn assemble_with(
     options: SimOptions,
     cluster: Cluster,

@@ -1,4 +1,4 @@
-//! Syncs of namespaces whose requests the client carries out on a real cluster.
+//! Tests of namespace syncs whose requests the client carries out on a real cluster.
 
 use std::sync::Arc;
 
@@ -26,7 +26,7 @@ fn at(seconds: i64) -> Now {
     }
 }
 
-/// A cluster with the namespace `shop`, which is being deleted.
+/// Returns a cluster whose namespace `shop` is being deleted. `fill` runs before the deletion.
 fn deleting(fill: impl FnOnce(&Cluster)) -> Arc<Cluster> {
     let cluster = Arc::new(Cluster::new(ClusterOptions::default()));
     let shop = Namespace::from_json(json!({"metadata": {"name": "shop"}})).unwrap();

@@ -1,4 +1,5 @@
-//! Ends namespaces sooner than upstream: the server reports removals to the namespace controller.
+//! Deletes namespaces sooner than upstream: the server reports removals of objects to the namespace
+//! controller.
 
 use std::sync::Arc;
 
@@ -9,8 +10,9 @@ use podstorm_apiserver::namespaces::Termination;
 use super::Runners;
 use super::runner::{AnyRunner, of_type};
 
-/// [Hastens](Controller::hasten) the namespace controller, if `runners` has it. `start` is called
-/// when the first namespace is deleted, because the controller does nothing before that.
+/// [Hastens](Controller::hasten) the namespace controller, if `runners` contains it. `start` is
+/// called when the first namespace is deleted, because the controller has nothing to do before
+/// that.
 pub(super) fn hasten(
     cluster: &Cluster,
     runners: &Runners,

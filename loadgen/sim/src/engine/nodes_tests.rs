@@ -1,4 +1,5 @@
-//! Nodes of a served cluster: kubelets that keep them alive, and the effects of a silent kubelet.
+//! Tests of the nodes of a served cluster: kubelets that keep nodes alive, and the effects of a
+//! silent kubelet.
 
 use podstorm_apiserver::{Cluster, DeleteOptions, Patch, Propagation};
 use podstorm_objects::{DynamicObject, Event, Kind, Namespace, Node, Object, Pod, Resource};
@@ -19,7 +20,7 @@ fn options(controllers: &[&str]) -> SimOptions {
     options
 }
 
-/// A served cluster with registered nodes `node-1` and so on.
+/// Returns a served cluster with the registered nodes `node-1` and so on.
 fn serving(options: &SimOptions, nodes: usize) -> Harness {
     serving_by(ClientRules::default(), options, nodes)
 }
@@ -58,7 +59,7 @@ fn ready(harness: &Harness, name: &str) -> String {
     ready["status"].as_str().unwrap_or("-").to_owned()
 }
 
-/// The key and effect of a node's taints.
+/// Returns the key and effect of each of a node's taints.
 fn taints(harness: &Harness, name: &str) -> Vec<String> {
     let node = node(harness.cluster(), name);
     let taints = node["spec"]["taints"].as_array().into_iter().flatten();
@@ -81,7 +82,7 @@ fn lease(cluster: &Cluster, name: &str) -> Value {
     lease.map_or(Value::Null, |lease| lease.to_json())
 }
 
-/// The source, reason, message and count of the Events about an object, in order.
+/// Returns the source, reason, message and count of the Events about an object, in order.
 fn events(cluster: &Cluster, about: &str) -> Vec<String> {
     let mut events = cluster.list::<Event>(None).0;
     events.sort_by_key(|event| event.metadata.resource_version.number());
@@ -112,7 +113,7 @@ fn of_pod(harness: &Harness, name: &str, of_type: &str) -> Value {
     condition(&pod(harness, name), of_type)
 }
 
-/// The toleration that admission gives every pod for unreachable nodes.
+/// Returns the toleration of unreachable nodes that admission adds to every pod.
 fn admitted() -> Value {
     json!([{"key": "node.kubernetes.io/unreachable", "operator": "Exists", "effect": "NoExecute",
         "tolerationSeconds": 300}])

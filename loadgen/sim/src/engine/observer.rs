@@ -11,7 +11,7 @@ use podstorm_objects::{Kind, Now};
 
 use crate::faults::BatchPosition;
 
-/// The identity of a sync: its controller and its number there.
+/// The identity of a sync: its controller, and its number in that controller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SyncId {
     /// The number of the controller manager in the run, from 0.
@@ -22,7 +22,7 @@ pub struct SyncId {
     pub number: u64,
 }
 
-/// The origin of subsequent commits.
+/// The origin of commits: a request of a sync.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Origin {
     /// The sync that made the request.
@@ -31,9 +31,9 @@ pub struct Origin {
     pub orphaned: bool,
 }
 
-/// Receives the origin of commits.
+/// Receives the origin of each commit before it happens.
 pub trait Origins: Send + Sync + std::fmt::Debug {
-    /// Sets the origin of commits until the next call; `None` means clients other than the
+    /// Sets the origin of commits until the next call; `None` for clients other than the
     /// controllers.
     fn carries_out(&self, origin: Option<Origin>);
 }
@@ -54,9 +54,8 @@ pub trait Observer<W: Workload>: Origins {
         now: Now,
     );
 
-    /// Returns the requests to send in place of this one, at least one, or `None` for the request
-    /// itself. A test replaces requests to plant a fault in a controller that a checker must
-    /// detect.
+    /// Returns the requests to carry out instead of this one, at least one; `None` keeps the
+    /// request. With this, a test plants a fault in a controller, which a checker must detect.
     fn plants(&self, request: &Request) -> Option<Vec<Request>> {
         let _ = request;
         None
@@ -69,7 +68,7 @@ pub trait Observer<W: Workload>: Origins {
     fn sync_ended(&self, sync: SyncId, controller: &W, state: &W::Sync, now: Now);
 }
 
-/// The observers of a run, at most one for each workload type. A clone shares them.
+/// The observers of a run, at most one for each workload type. A clone shares the observers.
 #[derive(Clone, Debug, Default)]
 pub struct Observers(Vec<Arc<dyn AnyObserver>>);
 
@@ -84,7 +83,7 @@ impl Observers {
         self.0.insert(0, Arc::new(observer));
     }
 
-    /// Returns the observer of a workload type, or a no-op observer if none is set.
+    /// Returns the observer of a workload type, or a [`NoopObserver`] if none is set.
     pub fn get<W: Workload>(&self) -> Arc<dyn Observer<W>> {
         let typed = self.0.iter().find_map(|observer| {
             let observer: &dyn Any = &**observer;

@@ -17,7 +17,7 @@ use crate::lock;
 /// The connections of all controller managers of a run. Grows when a manager starts.
 pub(super) type Connections = Arc<Mutex<Vec<Arc<Connection>>>>;
 
-/// Carries orphaned requests to the server.
+/// The task that carries orphaned requests to the server.
 #[derive(Debug)]
 pub(super) struct OrphanedRequests {
     client: Client,

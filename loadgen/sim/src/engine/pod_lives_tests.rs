@@ -1,4 +1,5 @@
-//! The lives of pods as seen by a client's watch: step by step, and identical on both engines.
+//! Tests of the lives of pods as a client's watch sees them: step by step, and identical on both
+//! engines.
 
 use podstorm_apiserver::latency::Latency;
 use podstorm_apiserver::{Cluster, DeleteOptions, Watch, WatchFrom, WatchOptions};
@@ -34,7 +35,7 @@ fn watch(cluster: &Cluster) -> Watch<Pod> {
     cluster.watch::<Pod>(WatchFrom::Initial, options).unwrap()
 }
 
-/// Returns the events since the last call, one line each.
+/// Returns the watch events since the last call, one line each.
 fn told(harness: &Harness, watch: &mut Watch<Pod>) -> Vec<String> {
     let mut events = Vec::new();
     while watch.poll(1000, harness.now(), &mut events).more {}
@@ -72,7 +73,7 @@ fn line(event: WatchEvent<Pod>) -> Option<String> {
     )
 }
 
-/// Runs until the pod is deleted, or settles in the given phase.
+/// Runs the cluster until the pod settles in the given phase; with `None`, until it is deleted.
 fn until(harness: &mut Harness, name: &str, phase: Option<PodPhase>) {
     let reached = harness.until(600 * SECOND_NS, |cluster| {
         match cluster.get::<Pod>("shop", name) {
@@ -89,7 +90,7 @@ fn delete(harness: &Harness, name: &str) {
     cluster.delete::<Pod>("shop", name, &options, now).unwrap();
 }
 
-/// The events of a pod that is deleted while it is running.
+/// Returns the watch events of a pod that is deleted while it is running.
 fn deleted(engine: EngineKind) -> Vec<String> {
     let mut harness = furnished(&options(engine));
     let mut seen = watch(harness.cluster());
@@ -118,7 +119,7 @@ fn both_engines_show_every_step_of_a_deletion() {
     assert_eq!(deleted(EngineKind::Threads), expected);
 }
 
-/// The events of a pod that crashes twice and then succeeds.
+/// Returns the watch events of a pod that crashes twice and then succeeds.
 fn crashes(engine: EngineKind) -> Vec<String> {
     let mut harness = furnished(&options(engine));
     let mut seen = watch(harness.cluster());
@@ -208,7 +209,7 @@ fn a_force_deleted_pod_with_a_finalizer_still_ends() {
     );
 }
 
-/// A cluster as in runs, with a node and a namespace.
+/// Returns a cluster as in runs, not a served one, with a node and a namespace.
 fn of_a_run() -> Harness {
     let harness = Harness::new(&options(EngineKind::Virtual));
     let (cluster, now) = (harness.cluster(), harness.now());

@@ -1,4 +1,5 @@
-//! A workload with two queues on virtual time: each queue has its own delays, workers and timer.
+//! Tests of a workload with two queues on virtual time: each queue has its own delays, workers and
+//! timer.
 
 use std::any::Any;
 use std::collections::BTreeMap;
@@ -26,8 +27,8 @@ use crate::services::Controllers;
 const MS: i64 = 1_000_000;
 const SECOND: i64 = 1_000 * MS;
 
-/// Two workers; retries one, two and three seconds after consecutive failures, for any number of
-/// keys.
+/// A queue with two workers, and retries one, two and three seconds after consecutive failures, for
+/// any number of keys.
 const OWN: QueueRow = QueueRow {
     delay: RetryDelay::Exponential {
         base_ns: SECOND,
@@ -38,14 +39,15 @@ const OWN: QueueRow = QueueRow {
     ..QueueRow::new("own")
 };
 
-/// One worker; retries fifteen seconds after each failure.
+/// A queue with one worker, and retries fifteen seconds after each failure.
 const OTHER: QueueRow = QueueRow {
     delay: RetryDelay::Fixed(15 * SECOND),
     workers: Workers::Number(1),
     ..QueueRow::new("other")
 };
 
-/// Each object has a key in both queues. A sync makes one request, and the script decides its end.
+/// A workload whose objects have keys in both queues. A sync makes one request, and the script
+/// decides how the sync ends.
 #[derive(Debug)]
 struct TwoQueues {
     kind: Kind,
@@ -53,7 +55,7 @@ struct TwoQueues {
     objects: Arc<Store<AnyObject>>,
     /// The ends of the syncs by queue and name, in order; all others end with `Forget`.
     script: BTreeMap<(usize, &'static str), Vec<End>>,
-    /// The syncs so far: the start of each, ms, its queue, and the object's name.
+    /// The syncs so far: for each, its start, ms, its queue, and the object's name.
     syncs: Mutex<Vec<(i64, usize, String)>>,
 }
 
@@ -111,7 +113,7 @@ impl Workload for TwoQueues {
     }
 }
 
-/// An empty cluster with only that workload, whose requests take 100 ms.
+/// Returns an empty cluster with only this workload, whose requests take 100 ms.
 fn cluster(script: BTreeMap<(usize, &'static str), Vec<End>>) -> (Harness, Arc<TwoQueues>) {
     let mut options = SimOptions::new(EngineKind::Virtual, 1);
     options.latency.api = Latency::Constant(100 * MS);
@@ -157,7 +159,7 @@ fn put(harness: &Harness, kind: Kind, names: &[&str]) {
     }
 }
 
-/// The times at which syncs of the queue and the name began, ms.
+/// Returns the times at which syncs from this queue of this object began, ms.
 fn began(workload: &TwoQueues, queue: usize, name: &str) -> Vec<i64> {
     let syncs = lock(&workload.syncs);
     let of = syncs
@@ -178,8 +180,8 @@ fn each_queue_has_its_own_delays_workers_and_timer() {
     put(&harness, workload.kind, &["a", "b", "c"]);
     assert!(harness.settle(600 * SECOND), "everything ends");
     let syncs = |queue| ["a", "b", "c"].map(|name| began(&workload, queue, name));
-    // Two syncs run at once, and the third begins once one is over. A sync takes 100 ms; retries
-    // are 1, 2, 3 and 3 s after each end.
+    // Two syncs run concurrently, and the third begins once one of them is over. A sync takes 100
+    // ms; retries are 1, 2, 3 and 3 s after each end.
     assert_eq!(
         syncs(0),
         [

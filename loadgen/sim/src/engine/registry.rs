@@ -18,14 +18,15 @@ use crate::load_balancers::ServiceLoadBalancers;
 use crate::provisioner::VolumeProvisioner;
 use crate::rows::{GARBAGE_COLLECTOR, RESOURCE_QUOTA, Rows};
 
-/// Adds a controller to the manager that a builder is building.
+/// A function that adds a controller to the manager that a builder is building.
 pub(crate) type Add = Arc<
     dyn Fn(&mut Builder, &mut Informers, Option<&Arc<Connection>>, &Observers) -> Arc<dyn AnyRunner>
         + Send
         + Sync,
 >;
 
-/// Controllers, in the order in which they receive changes. A clone shares them.
+/// Controllers, in the order in which they receive changes. A clone shares the functions that build
+/// them.
 #[derive(Clone)]
 pub struct Registry(Vec<Entry>);
 
@@ -35,22 +36,23 @@ struct Entry {
     part: Part,
 }
 
-/// The component that runs a controller, with the function that adds the controller to it.
+/// The component that runs a controller, with the function that adds the controller to this
+/// component.
 #[derive(Clone)]
 enum Part {
-    /// Every controller manager of the program that the row names.
+    /// A controller manager: the cluster's own or another one, as the row states.
     Manager(Add),
     /// The API server.
     Cluster(AddTask),
 }
 
-/// Adds the task of a controller inside the server.
+/// A function that adds the task of a controller inside the server.
 type AddTask = fn(&mut Builder);
 
 static INSTALLED: OnceLock<Registry> = OnceLock::new();
 
 impl Registry {
-    /// Returns every controller of this project.
+    /// Returns a registry of all controllers of this project.
     pub fn upstream() -> Registry {
         let mut registry = Registry(Vec::new());
         upstream(&mut registry);
@@ -66,7 +68,7 @@ impl Registry {
     /// Appends a controller to the registry.
     ///
     /// # Panics
-    /// If another controller has the same name.
+    /// Panics if another controller has the same name.
     #[must_use]
     pub fn with<C: ControllerType>(self) -> Registry {
         self.with_row(C::ROW, C::make)
@@ -75,7 +77,7 @@ impl Registry {
     /// Appends a controller that `make` builds, like [`with`](Registry::with).
     ///
     /// # Panics
-    /// If another controller has the same name.
+    /// Panics if another controller has the same name.
     #[must_use]
     pub fn with_row<W: Workload>(
         mut self,
@@ -100,19 +102,20 @@ impl Registry {
         self
     }
 
-    /// Removes the controller with that name.
+    /// Removes the controller with the given name or alias, if there is one.
     #[must_use]
     pub fn without(mut self, name: &str) -> Registry {
         self.0.retain(|entry| !entry.row.is_called(name));
         self
     }
 
-    /// Makes this the registry of the process; flags, settings and results are derived from its
-    /// rows. Call it first: reading the [installed](Registry::installed) registry or [its
-    /// rows](Rows) installs [upstream's](Registry::upstream).
+    /// Makes this the registry of the process, from whose rows flags, settings and results are
+    /// derived. Must be called before the registry is read: reading the
+    /// [installed](Registry::installed) registry or [its rows](Rows) installs
+    /// [upstream's](Registry::upstream).
     ///
     /// # Errors
-    /// Returns this registry if the process already has one.
+    /// Returns this registry if the process already has a registry or [rows](Rows).
     pub fn install(self) -> Result<(), Registry> {
         match self.rows().install() {
             Ok(()) => INSTALLED.set(self),
@@ -120,7 +123,8 @@ impl Registry {
         }
     }
 
-    /// Returns the registry of this process.
+    /// Returns the registry of this process; installs [upstream's](Registry::upstream) if it has
+    /// none.
     pub fn installed() -> &'static Registry {
         INSTALLED.get_or_init(Registry::upstream)
     }
@@ -130,7 +134,8 @@ impl Registry {
         self.0.iter().map(|entry| entry.row).collect()
     }
 
-    /// Returns the functions that add the controllers of these managers, with their rows.
+    /// Returns the functions that add the controllers of managers of this type, with the
+    /// controllers' rows.
     pub(crate) fn of_manager(
         &self,
         managers: RunsIn,
@@ -142,7 +147,8 @@ impl Registry {
         })
     }
 
-    /// Returns the functions that add the tasks of controllers inside the server, with their rows.
+    /// Returns the functions that add the tasks of controllers inside the server, with the
+    /// controllers' rows.
     pub(crate) fn of_server(&self) -> impl Iterator<Item = (&'static ControllerRow, AddTask)> {
         self.0.iter().filter_map(|entry| match entry.part {
             Part::Cluster(add) => Some((entry.row, add)),

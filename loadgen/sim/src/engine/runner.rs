@@ -1,4 +1,4 @@
-//! Runs one controller: the state that its workers share, including its client and its queues, each
+//! The state of one running controller, which its workers share: the client, and the queues, each
 //! with a list of idle workers and a timer for delayed keys.
 
 use std::any::Any;
@@ -35,23 +35,23 @@ pub struct ControllerRunner<W: Workload> {
     pub row: &'static ControllerRow,
     /// The controller's API client.
     pub client: Arc<Client>,
-    /// The controller's Events.
+    /// The queue of the controller's Events.
     pub events: Arc<EventQueue>,
     executor: Arc<Executor>,
-    /// The runners of its queues, in queue order.
+    /// The state for each queue of the controller, in the order of the queues.
     queues: Box<[QueueRunner]>,
-    /// The source of real time; present on the threads engine.
+    /// The source of real time; `None` on the virtual engine.
     clock: Option<RealClock>,
     /// The number of informers whose caches are not filled yet. No sync begins while there are any.
     unsynced: AtomicUsize,
-    /// The number of workers that are taking a key or have one; a key is counted here before it
-    /// leaves its queue.
+    /// The number of workers that are taking a key or are syncing one. A worker is counted before
+    /// its key leaves the queue.
     under_way: AtomicUsize,
-    /// The number of syncs begun.
+    /// The number of syncs that have begun.
     pub begun: AtomicU64,
-    /// The number of syncs finished.
+    /// The number of syncs that have finished.
     pub finished: AtomicU64,
-    /// Present only with fault injection or an observer.
+    /// The fault injection and the observer, if the run has them.
     pub hooks: Option<Hooks<W>>,
     /// The times at which the phases began.
     pub times: Arc<PhaseTimes>,
@@ -63,11 +63,11 @@ pub struct ControllerRunner<W: Workload> {
 #[derive(Debug)]
 struct QueueRunner {
     timer: TaskId,
-    /// Keys whose last sync failed, and their number, which is written under the lock.
+    /// The keys whose last sync failed. The next field is their number, written under this lock.
     failing: Mutex<HashSet<KeyId, RandomState>>,
     failing_count: AtomicUsize,
-    /// Workers that found no key. A worker adds itself and then checks the queue once more, so that
-    /// it misses no key in between.
+    /// The workers that found no key. A worker adds itself and then checks the queue once more, so
+    /// that it does not miss a key that was added in between.
     idle: Mutex<Vec<TaskId>>,
 }
 
@@ -87,7 +87,7 @@ impl QueueRunner {
 pub struct Hooks<W: Workload> {
     /// The connection that carries requests and watches.
     pub connection: Arc<Connection>,
-    /// Observes the workers.
+    /// The observer of the workers.
     pub observer: Arc<dyn Observer<W>>,
 }
 
@@ -120,7 +120,7 @@ impl<W: Workload> ControllerRunner<W> {
             executor: Arc::clone(&builder.executor),
             queues: timers.iter().copied().map(QueueRunner::new).collect(),
             clock: builder.clock,
-            // The informers of its kinds, and that of pods.
+            // One informer for each watched kind, and the one for pods.
             unsynced: AtomicUsize::new(row.watched().count() + 1),
             row,
             under_way: AtomicUsize::new(0),
@@ -129,14 +129,14 @@ impl<W: Workload> ControllerRunner<W> {
         }
     }
 
-    /// Returns the time before which no task of the controller may run, ns, if the controller is
-    /// dead or paused.
+    /// Returns the time before which no task of the controller may run, ns; `None` if the
+    /// controller is neither dead nor paused.
     #[inline]
     pub(crate) fn stopped_until(&self, now: Now) -> Option<i64> {
         self.connection()?.stopped_until(now)
     }
 
-    /// Whether the controller is dead at this point of its work, or dies at it.
+    /// Reports whether the controller has died before this point of its work, or dies here.
     #[inline]
     pub(crate) fn dies_at(&self, point: CrashPoint) -> bool {
         self.connection().is_some_and(|it| it.passes(point))
@@ -147,8 +147,8 @@ impl<W: Workload> ControllerRunner<W> {
         self.connection().is_some_and(|it| it.is_dead())
     }
 
-    /// Whether the row permits this request. A row without permissions, for example of a test
-    /// workload, permits everything.
+    /// Reports whether the controller's row permits a request. A row without permissions, for
+    /// example of a test workload, permits everything.
     pub(crate) fn is_named(&self, request: &Request) -> bool {
         let RequestInfo {
             verb,
@@ -164,14 +164,14 @@ impl<W: Workload> ControllerRunner<W> {
         self.row.kind.expect("a workload controller has a kind")
     }
 
-    /// Returns the connection, with fault injection or an observer.
+    /// Returns the connection; `None` without fault injection and observer.
     #[inline]
     pub(crate) fn connection(&self) -> Option<&Arc<Connection>> {
         self.hooks.as_ref().map(|hooks| &hooks.connection)
     }
 
-    /// Records whether the key of a finished sync will be retried. Takes a lock only if a key is or
-    /// was failing.
+    /// Records whether the key of a finished sync will be retried. Takes a lock only if a key of
+    /// the queue fails or was failing.
     pub(crate) fn note_retries(&self, queue: usize, key: KeyId) {
         let fails = self.controller.queues()[queue].num_requeues(key) > 0;
         let runner = &self.queues[queue];
@@ -184,31 +184,31 @@ impl<W: Workload> ControllerRunner<W> {
             true => failing.insert(key),
             false => failing.remove(&key),
         };
-        // Relaxed: readers order it with `finished`.
+        // Relaxed: the Release of `finished` in `sync_ended` publishes it.
         runner.failing_count.store(failing.len(), Ordering::Relaxed);
     }
 
-    /// Returns the current time; on the threads engine more exact than `now`, the start of the
+    /// Returns the current time. On the threads engine, it is later than `now`, the start of the
     /// task's run.
     #[inline]
     pub(crate) fn present(&self, now: Now) -> Now {
         self.clock.as_ref().map_or(now, RealClock::now)
     }
 
-    /// The current time on the controller's own clock.
+    /// Returns the time that the controller's own clock shows at `now`.
     #[inline]
     pub(crate) fn own_clock(&self, now: Now) -> Now {
         self.connection().map_or(now, |it| it.clock(now))
     }
 
     /// Takes the key that has waited longest in the queue, and returns it with its waiting time,
-    /// ns.
+    /// ns. `None` if the queue is empty or an informer is not synced yet.
     #[inline]
     pub(crate) fn take(&self, queue: usize, now: Now) -> Option<(KeyId, u64)> {
         if !self.is_synced() {
             return None;
         }
-        // Relaxed, with the fence: see `rests_after`.
+        // Relaxed is sufficient with the fence: see `rests_after`.
         self.under_way.fetch_add(1, Ordering::Relaxed);
         fence(Ordering::Release);
         match self.controller.queues()[queue].try_take_with_wait(now.mono_ns) {
@@ -220,11 +220,12 @@ impl<W: Workload> ControllerRunner<W> {
         }
     }
 
-    /// Records the end of the sync of a key that was [taken](Self::take). Its writes are on the
-    /// server, and if it queued the key again, the key is in the queue.
+    /// Records the end of the sync of a key that was [taken](Self::take). Must be called after the
+    /// sync's writes have reached the server and, if the sync queues the key again, after the key
+    /// is in the queue.
     #[inline]
     pub(crate) fn sync_ended(&self) {
-        // Release, both: see `rests_after`.
+        // Both are Release: see `rests_after`.
         self.finished.fetch_add(1, Ordering::Release);
         self.under_way.fetch_sub(1, Ordering::Release);
     }
@@ -238,47 +239,48 @@ impl<W: Workload> ControllerRunner<W> {
     }
 }
 
-/// A controller of any workload, for callers that deliver changes to it or wait for it.
+/// The runner of any workload's controller, for callers that deliver changes or wait for syncs.
 pub trait AnyRunner: Any + Send + Sync + std::fmt::Debug {
     /// Handles a change of a pod.
     fn pod_changed(&self, change: &PodChange, now: Now);
 
-    /// Handles a list of the pods.
+    /// Handles a complete list of the pods.
     fn pods_listed(&self, listed: &Listed, now: Now);
 
     /// Records that an informer has filled its cache for the first time. The caller must then call
     /// [`keys_added`](AnyRunner::keys_added).
     fn informer_synced(&self);
 
-    /// Wakes idle workers for new keys, and the timer for delayed keys. Call it after keys may have
-    /// been added.
+    /// Wakes idle workers for new keys, and sets the timers for delayed keys. Must be called after
+    /// keys may have been added.
     fn keys_added(&self, now: Now);
 
-    /// Whether all informers have filled their caches.
+    /// Reports whether all informers of the controller have filled their caches.
     fn is_synced(&self) -> bool;
 
-    /// Whether at least `syncs` syncs have finished, none is in progress and no key is queued.
+    /// Reports whether at least `syncs` syncs have finished, none is in progress and no key is
+    /// queued.
     fn rests_after(&self, syncs: u64) -> bool;
 
-    /// Whether the last sync of any key failed, so that a retry is pending.
+    /// Reports whether the last sync of any key failed, so that a retry is pending.
     fn has_retries(&self) -> bool;
 
     /// Returns the controller's row.
     fn row(&self) -> &'static ControllerRow;
 
-    /// Returns the work queues.
+    /// Returns the controller's work queues.
     fn queues(&self) -> &[RateLimitingQueue<KeyId>];
 
-    /// Returns the tasks that queue delayed keys.
+    /// Returns the tasks that queue delayed keys, one for each work queue.
     fn timers(&self) -> Vec<TaskId>;
 
-    /// Returns the current metrics, except those of the queues and the client.
+    /// Returns the controller's current metrics, except those of its queues and its client.
     fn families(&self) -> Vec<Family>;
 
-    /// Returns the API client.
+    /// Returns the controller's API client.
     fn client(&self) -> &Arc<Client>;
 
-    /// Returns the queue of Events.
+    /// Returns the queue of the controller's Events.
     fn events(&self) -> &Arc<EventQueue>;
 }
 
@@ -296,7 +298,7 @@ impl<W: Workload> AnyRunner for ControllerRunner<W> {
     }
 
     fn informer_synced(&self) {
-        // Release, with the load below: a thread that reads zero sees full caches.
+        // Release: pairs with the load in `is_synced`. A thread that reads zero sees full caches.
         self.unsynced.fetch_sub(1, Ordering::Release);
     }
 
@@ -325,10 +327,10 @@ impl<W: Workload> AnyRunner for ControllerRunner<W> {
     }
 
     fn rests_after(&self, syncs: u64) -> bool {
-        // Every queue is empty at some time during the second line. The fence pairs with that of
-        // `take`: a key that left its queue before then is counted in `under_way`, unless its sync
-        // has since ended. In that case, the last line reads more finished syncs than the first, by
-        // the Release and Acquire of both counts.
+        // If `waits` is false, each queue was empty when it was checked. The fence pairs with that
+        // of `take`: a key that left its queue before then is counted in `under_way`, unless its
+        // sync has since ended. In that case, the last line reads more finished syncs than the
+        // first, by the Release and Acquire of both counts.
         let finished = self.finished.load(Ordering::Acquire);
         let waits = (self.controller.queues().iter()).any(|queue| !queue.is_empty());
         fence(Ordering::Acquire);
@@ -368,9 +370,9 @@ impl<W: Workload> AnyRunner for ControllerRunner<W> {
     }
 }
 
-/// Returns the metrics of these controllers at a monotonic time: those of their queues, their
-/// clients' limits, and their own. Names may repeat: see [`merged`](podstorm::metrics::merged).
-/// O(keys of the queues).
+/// Returns the metrics of these controllers at a monotonic time: those of their queues, those of
+/// their clients' rate limiters, and their own. Names may repeat: see
+/// [`merged`](podstorm::metrics::merged). O(keys of the queues).
 pub fn families(
     runners: &[Arc<dyn AnyRunner>],
     now_ns: i64,

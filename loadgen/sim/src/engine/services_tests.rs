@@ -1,4 +1,4 @@
-//! The controllers of a served cluster, and the effects of switching each one off.
+//! Tests of the controllers of a served cluster, and of the effects when each one does not run.
 
 use podstorm_apiserver::{Cluster, DeleteOptions, Propagation, WatchFrom, WatchOptions};
 use podstorm_objects::{Event, Namespace, Node, Object, Pod, ReplicaSet, Resource, WatchEvent};
@@ -16,7 +16,8 @@ fn read<R: Resource>(value: Value) -> R {
     R::from_json(value).unwrap()
 }
 
-/// A served cluster on virtual time with these controllers, namespace `shop` and node `n1`.
+/// Returns a served cluster on virtual time with these controllers, the namespace `shop` and the
+/// node `n1`.
 fn serving(controllers: &[&str], namespaces_wait: bool) -> Harness {
     let mut options = SimOptions::new(EngineKind::Virtual, 1);
     options.services.controllers = Controllers::from_words(Rows::installed(), controllers).unwrap();
@@ -24,7 +25,7 @@ fn serving(controllers: &[&str], namespaces_wait: bool) -> Harness {
     furnished(&options)
 }
 
-/// A served cluster with namespaces and a node.
+/// Returns a served cluster with namespaces and a node.
 pub(super) fn furnished(options: &SimOptions) -> Harness {
     let harness = Harness::serving(options, NodeTimes::default(), ClientRules::default()).started();
     let (cluster, now) = (harness.cluster(), harness.now());
@@ -32,7 +33,7 @@ pub(super) fn furnished(options: &SimOptions) -> Harness {
         let namespace = json!({"metadata": {"name": name}});
         cluster.create(read::<Namespace>(namespace), now).unwrap();
     }
-    // Its kubelet has nothing to report.
+    // The node already has the conditions that its kubelet would report.
     let conditions = [
         ("MemoryPressure", "False"),
         ("DiskPressure", "False"),

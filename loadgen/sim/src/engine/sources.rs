@@ -9,7 +9,7 @@ use podstorm_objects::{Kind, Now, Object, Pod, ResourceVersion};
 /// The objects of a list, and its version.
 pub(super) type Listed<T> = Result<(Vec<Arc<T>>, ResourceVersion), ApiError>;
 
-/// List and watch of one kind.
+/// The list and watch operations for one kind.
 pub(super) trait Source: Send {
     type Object: Object + ?Sized;
     type Watch: Send;
@@ -26,7 +26,8 @@ pub(super) trait Source: Send {
     ) -> Poll;
 }
 
-/// The source of pods, by their type because most events are pod events.
+/// The source of pods. It uses the pod type instead of trait objects, because most events are pod
+/// events.
 pub(super) struct PodSource(pub(super) Arc<Cluster>);
 
 impl Source for PodSource {

@@ -1,4 +1,4 @@
-//! The surroundings of pods in a served cluster on virtual time, end to end: endpoints and
+//! Tests of the surroundings of pods in a served cluster on virtual time, end to end: endpoints and
 //! addresses of Services, claims and volumes.
 
 use std::sync::Arc;
@@ -313,7 +313,7 @@ fn create_user(harness: &Harness, name: &str, claim: &str) {
     create_pod(harness, name, json!({"volumes": volumes}));
 }
 
-/// The node of a pod, or the reason why it has none.
+/// Returns the node of a pod, or the reason why it is not scheduled.
 fn place(harness: &Harness, name: &str) -> String {
     let pod = harness.cluster().get::<Pod>("shop", name).unwrap();
     let message = || {

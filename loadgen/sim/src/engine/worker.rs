@@ -1,5 +1,5 @@
 //! Workers of a controller: each is a task that runs one sync at a time. A worker takes a key and
-//! drives its sync over a `WorkerTransport` until it ends.
+//! drives its sync over a `WorkerTransport` until the sync ends.
 //!
 //! A worker without a key adds itself to the idle workers. When keys are added, the same number of
 //! idle workers is woken.
@@ -22,35 +22,35 @@ use crate::faults::CrashPoint;
 /// The number of syncs after which a run of a worker ends.
 const SYNCS_PER_RUN: u32 = 16;
 
-/// The number of requests after which a run of a worker ends, once the current sync is over.
+/// The number of requests after which a run of a worker ends as soon as the current sync is over.
 const REQUESTS_PER_RUN: u32 = 64;
 
-/// One concurrent sync.
+/// A worker: runs one sync at a time.
 #[derive(Debug)]
 pub struct Worker<W: Workload> {
     id: TaskId,
     runner: Arc<ControllerRunner<W>>,
-    /// The index of the queue from which it takes keys.
+    /// The index of the queue from which the worker takes keys.
     queue: usize,
     driver: Driver<W::Sync>,
     transport: WorkerTransport<W>,
     /// Whether a sync is in progress.
     busy: bool,
     begun_at: Now,
-    /// The key of the last sync.
+    /// The key of the current or last sync.
     key: KeyId,
-    /// The counters of its syncs.
+    /// The counters of the worker's syncs.
     pub counters: SyncCounters,
-    /// The durations of its syncs.
+    /// The durations of the worker's syncs.
     pub recorder: Recorder,
 }
 
-/// Counters of a worker's syncs.
+/// The counters of a worker's syncs.
 #[derive(Debug, Default)]
 pub struct SyncCounters {
-    /// Syncs by outcome, as [`SyncState::outcome_label`] names it.
+    /// The number of syncs with each outcome, as [`SyncState::outcome_label`] names it.
     pub syncs: SmallVec<[(&'static str, u64); 8]>,
-    /// Syncs without a request.
+    /// The number of syncs without a request.
     pub syncs_without_requests: u64,
 }
 
@@ -91,7 +91,7 @@ impl<W: Workload> Worker<W> {
         self.busy = true;
         self.key = key;
         self.begun_at = present;
-        // Relaxed: only uniqueness matters.
+        // Relaxed: the numbers only have to be unique.
         let number = runner.begun.fetch_add(1, Ordering::Relaxed) + 1;
         self.transport.begin(key, number);
         if let (Some(hooks), Some(sync)) = (&runner.hooks, self.transport.sync_id()) {
@@ -110,8 +110,8 @@ impl<W: Workload> Worker<W> {
         self.driver.poll(&*self.runner.controller, sent_at, own)
     }
 
-    /// Advances the requests in flight and passes answers to the sync. Returns the next due time if
-    /// the sync waits for one.
+    /// Advances the requests in flight and passes answers to the sync. Returns the time of their
+    /// next step, ns, or `None` if the sync can continue.
     fn travel(&mut self, now: Now) -> Option<i64> {
         loop {
             match self.transport.travel(self.driver.sync.requests(), now) {
@@ -155,19 +155,19 @@ impl<W: Workload> Worker<W> {
 
 /// A worker of any workload.
 pub trait AnyWorker: Send {
-    /// Orphans the requests in flight to the server, because the controller has died.
+    /// Orphans the requests in flight to the server. Called when the controller has died.
     fn abandon(&mut self);
 
     /// Returns the worker's API calls.
     fn calls(&self) -> &ApiCalls;
 
-    /// Returns the waiting times of its requests.
+    /// Returns the waiting times of the worker's requests.
     fn waits(&self) -> &CallWaits;
 
     /// Returns the counters of its syncs.
     fn counters(&self) -> &SyncCounters;
 
-    /// Merges the recorded durations into those of all workers.
+    /// Merges the worker's recorded durations into those of all workers.
     fn hand_over(&mut self);
 }
 

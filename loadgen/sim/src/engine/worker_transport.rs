@@ -45,7 +45,7 @@ enum InFlightState {
     ToClient(Answer),
 }
 
-/// The fault of a request when it reaches the server.
+/// The fault that hits a request when it reaches the server.
 #[derive(Debug)]
 enum Fault {
     None,
@@ -61,7 +61,7 @@ enum Fault {
 /// included.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CallWaits {
-    /// The number of requests sent; a retry counts again.
+    /// The number of requests sent, including retries.
     pub requests: u64,
     /// The total time that requests waited for the client's rate limiter, ns.
     pub limit_ns: u64,
@@ -69,16 +69,16 @@ pub struct CallWaits {
     pub api_ns: u64,
     /// The time during which any request of the worker waited for the rate limiter, ns.
     pub limited_ns: u64,
-    /// The time during which any request of the worker had no answer, ns; includes `limited_ns`.
+    /// The time during which any request of the worker was unanswered, ns; includes `limited_ns`.
     pub waiting_ns: u64,
-    /// The times up to which the two fields above are counted.
+    /// The times up to which `limited_ns` and `waiting_ns` are counted, ns.
     limited_until_ns: i64,
     waiting_until_ns: i64,
 }
 
 impl CallWaits {
-    /// Adds a request that is passed to the client at `now_ns`, sent at `sent_ns` and answered at
-    /// `back_ns`.
+    /// Adds a request that the client receives at `now_ns` and sends at `sent_ns`, and whose answer
+    /// arrives at `back_ns`.
     fn add(&mut self, now_ns: i64, sent_ns: i64, back_ns: i64) {
         let span = |from: i64, to: i64| u64::try_from(to.saturating_sub(from)).unwrap_or(0);
         self.requests += 1;
@@ -112,7 +112,8 @@ pub(super) enum Travel {
     Answered(usize, Answer),
     /// Nothing happens before the given time, ns.
     Until(i64),
-    /// No request is in flight, or only requests for which the sync does not wait.
+    /// No request is in flight, or the sync does not wait for those in flight, or the controller is
+    /// dead.
     Over,
 }
 
@@ -167,7 +168,7 @@ impl<W: Workload> WorkerTransport<W> {
         }
     }
 
-    /// Returns the transport at the given cluster time.
+    /// Returns the transport for requests that are sent at the given cluster time.
     pub(super) fn at(&mut self, now: Now) -> At<'_, W> {
         self.is_answered = false;
         At {
@@ -177,7 +178,7 @@ impl<W: Workload> WorkerTransport<W> {
         }
     }
 
-    /// Begins a sync.
+    /// Begins the sync of a key.
     pub(super) fn begin(&mut self, key: KeyId, number: u64) {
         (self.key, self.number) = (key, number);
         (self.batches, self.asked) = (0, 0);
@@ -229,7 +230,7 @@ impl<W: Workload> WorkerTransport<W> {
         }
     }
 
-    /// Sends one request when the limiter permits it, but not before `not_before_ns`.
+    /// Sends one request when the rate limiter permits it, but not before `not_before_ns`.
     fn depart(&mut self, sent: Sent, request: &Request, not_before_ns: i64, now: Now) {
         let verb = RequestInfo::from_request(request).verb;
         let wait_ns = self.runner.client.reserve_ns(verb, now);
@@ -272,7 +273,8 @@ impl<W: Workload> WorkerTransport<W> {
         self.runner.dies_at(CrashPoint::AfterRequest);
     }
 
-    /// Reports the request to the observer, and returns the outcome of fault injection.
+    /// Reports the request to the observer, unless it is a retry. Returns the outcome of fault
+    /// injection.
     fn inject(&self, sent: Sent, request: &Request, now: Now) -> InjectedOutcome {
         let (Some(hooks), Some(sync)) = (&self.runner.hooks, self.sync_id()) else {
             return InjectedOutcome::Pass;
@@ -296,7 +298,7 @@ impl<W: Workload> WorkerTransport<W> {
         hooks.connection.inject(&outgoing, now)
     }
 
-    /// Registers a request as orphaned.
+    /// Registers a request that will reach the server at `due_ns` as orphaned.
     fn orphan(&self, request: &Request, due_ns: i64, answered: bool) {
         let Some(connection) = self.runner.connection() else {
             return;

@@ -1,11 +1,10 @@
-//! The executor: every active part of a run is a task, and the executor decides which task runs
-//! next.
+//! The executor: decides which task runs next. Every active part of a run is a task.
 //!
-//! Tasks are the informers, workers, scheduler, kubelets and the scenario. Each has a number
+//! Tasks are the informers, workers, scheduler, kubelets and the scenario. Each task has a number
 //! ([`TaskId`]). The run queue (`run_queue.rs`) holds the numbers of woken tasks without
 //! duplicates: a task that is woken ten times runs once, a task that is woken while it runs runs
 //! again, and no task runs twice at the same time. A driver ([`virtual_time`], [`threads`]) takes
-//! numbers from the queue and runs the tasks.
+//! numbers from the run queue and runs the tasks.
 //!
 //! Low-priority tasks run only when no other task is queued. The controllers' workers are
 //! low-priority tasks: they create work for all other tasks, and wait until that work is done. This
@@ -35,14 +34,14 @@ use run_queue::RunQueue;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TaskId(u32);
 
-/// The time at which a task runs again, returned at the end of a run.
+/// When a task runs again. Each run of a task returns this.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next {
-    /// When it is woken.
+    /// When the task is woken.
     Idle,
     /// After the other queued tasks.
     Again,
-    /// At the given monotonic time, ns, or earlier if it is woken.
+    /// At the given monotonic time, ns, or earlier if the task is woken.
     At(i64),
 }
 
@@ -56,7 +55,7 @@ impl Next {
         }
     }
 
-    /// Returns the earlier of the two.
+    /// Returns the earlier of `self` and `other`.
     #[must_use]
     pub fn or(self, other: Next) -> Next {
         match (self, other) {
@@ -71,7 +70,7 @@ impl Next {
 /// An active part of a run. One run of a task is short (a batch of events, a few syncs); a task
 /// with more work asks to run again.
 pub trait Task: Send {
-    /// Does the work that is possible now. May be called without work.
+    /// Does the work that is possible now. May be called when there is no work.
     fn run(&mut self, now: Now) -> Next;
 }
 
@@ -89,13 +88,13 @@ impl TaskId {
         TaskId(u32::try_from(index).expect("the number of tasks fits in 32 bits"))
     }
 
-    /// Whether the task runs only when no other task is queued.
+    /// Reports whether the task runs only when no other task is queued.
     pub(super) fn is_low_priority(self) -> bool {
         self.0 & TaskId::LOW_PRIORITY != 0
     }
 }
 
-/// The value of `next_due_ns` if no task is delayed.
+/// The value of `next_due_ns` while no task is delayed.
 const NEVER: i64 = i64::MAX;
 
 /// Decides which task runs next. Shared by the driver and everything that wakes tasks.
@@ -151,7 +150,7 @@ impl Executor {
 
     /// Reserves a number for a future task, so that its wakers can be created before the task.
     pub fn reserve(&self) -> TaskId {
-        // Relaxed: a counter that orders nothing.
+        // Relaxed: only the numbers must be unique; nothing is ordered by them.
         TaskId(self.next_id.fetch_add(1, Ordering::Relaxed) << 1)
     }
 
@@ -162,7 +161,7 @@ impl Executor {
 
     /// Enables sleeping. Must be called before the first of several threads takes a task.
     pub(super) fn expect_threads(&self) {
-        // Relaxed: threads that start later see it.
+        // Relaxed: the threads that take tasks start later, and see the store.
         self.threaded.store(true, Ordering::Relaxed);
     }
 
@@ -172,8 +171,8 @@ impl Executor {
 
     /// Publishes the number of queued tasks. Called under the lock of the run queue.
     fn publish_queued(&self, run_queue: &RunQueue) {
-        // Relaxed: a hint; a thread reads it again behind a fence before it goes to sleep, see
-        // `sleep`.
+        // Relaxed: a hint; a thread reads the number again after a fence before it goes to sleep,
+        // see `sleep`.
         self.queued.store(run_queue.queued(), Ordering::Relaxed);
     }
 
@@ -189,7 +188,7 @@ impl Executor {
         self.queued.load(Ordering::Relaxed)
     }
 
-    /// Wakes a task, which then runs once.
+    /// Wakes a task. However often it is woken before it runs, it then runs once.
     pub fn wake(&self, task: TaskId) {
         let mut run_queue = self.run_queue();
         run_queue.add(task);
@@ -214,13 +213,13 @@ impl Executor {
         self.wake_sleeper();
     }
 
-    /// Returns a closure that wakes the task.
+    /// Returns a closure that wakes a task.
     pub fn waker(self: &Arc<Self>, task: TaskId) -> Waker {
         let executor = Arc::clone(self);
         Arc::new(move || executor.wake(task))
     }
 
-    /// Ends the run: drivers return after the tasks that are running.
+    /// Ends the run: drivers return as soon as the running tasks have finished their runs.
     pub fn stop(&self) {
         // SeqCst with the fence in `wake_sleeper`: a thread about to sleep sees the flag or is
         // notified.
@@ -230,25 +229,26 @@ impl Executor {
         self.ended.notify_all();
     }
 
-    /// Whether the run has ended.
+    /// Reports whether the run has ended.
     pub fn is_stopped(&self) -> bool {
-        // Acquire, with the store in `stop`: what was written before the stop is seen after it.
+        // Acquire: pairs with the store in `stop`, so that writes before the stop are visible after
+        // it.
         self.stopped.load(Ordering::Acquire)
     }
 
-    /// Whether nothing can happen: no task is running, queued or delayed.
+    /// Reports whether nothing can happen: no task is running, queued or delayed.
     pub(super) fn is_at_rest(&self) -> bool {
         // The first two tests find a busy run without the lock.
         self.queued() == 0 && self.next_due().is_none() && self.run_queue().are_at_rest()
     }
 
-    /// Whether only these tasks can cause further work: no other task is delayed, and no task is
-    /// running or queued.
+    /// Reports whether only these tasks can cause further work: no other task is delayed, and no
+    /// task is running or queued.
     pub fn is_at_rest_but_for(&self, timers: &[TaskId]) -> bool {
         self.queued() == 0 && self.run_queue().are_at_rest_but_for(timers)
     }
 
-    /// Takes the next queued task, if there is one.
+    /// Takes the next queued task; `None` if no task is queued.
     pub fn try_take(&self) -> Option<TaskId> {
         if self.queued() == 0 {
             return None;
@@ -267,9 +267,9 @@ impl Executor {
         self.publish_due(&run_queue);
     }
 
-    /// Returns the time of the earliest delayed task.
+    /// Returns the monotonic time of the earliest delayed task, ns; `None` if no task is delayed.
     pub fn next_due(&self) -> Option<i64> {
-        // Relaxed: a hint; a thread that makes the moment earlier wakes a sleeper.
+        // Relaxed: a hint; a thread that sets an earlier time wakes a sleeper.
         let due_ns = self.next_due_ns.load(Ordering::Relaxed);
         (due_ns != NEVER).then_some(due_ns)
     }
@@ -289,8 +289,8 @@ impl Executor {
         run_queue.done(task);
         self.publish_queued(&run_queue);
         drop(run_queue);
-        // More work is queued than this thread takes next, or sleepers have an earlier time to wake
-        // up.
+        // Either more work is queued than this thread takes next, or a sleeper may have to wake up
+        // earlier than it planned.
         if self.queued() > 1 || matches!(next, Next::At(_)) {
             self.wake_sleeper();
         }
@@ -357,7 +357,7 @@ impl Tasks {
     /// Adds a task under its number.
     ///
     /// # Panics
-    /// If the number is already in use.
+    /// Panics if the number is already in use.
     pub fn install(&mut self, id: TaskId, task: Arc<Mutex<dyn Task>>) {
         if self.tasks.len() <= id.index() {
             self.tasks.resize_with(id.index() + 1, || None);
@@ -367,7 +367,7 @@ impl Tasks {
         *slot = Some(task);
     }
 
-    /// Removes a task; its pending wake-ups have no effect.
+    /// Removes a task. Its pending wake-ups have no effect.
     pub(super) fn remove(&mut self, id: TaskId) {
         self.tasks[id.index()] = None;
     }
@@ -388,7 +388,7 @@ impl Tasks {
                 .lock()
                 .expect("a task that panicked ends the run")
                 .run(now),
-            // Removed after it was woken.
+            // The task was removed after it was woken.
             None => Next::Idle,
         };
         executor.finish(id, next, now);

@@ -11,25 +11,26 @@ enum RunState {
     Idle,
     Queued,
     Running,
-    /// Running, and queued again when it finishes.
+    /// The task is running, and will be queued again when it finishes.
     RunningAgain,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
 struct TaskEntry {
     state: RunState,
-    /// The time at which the task is queued, ns, and the number of that wake-up.
+    /// The time at which a delayed task will be queued, ns, and the number of that wake-up.
     due: Option<(i64, u64)>,
 }
 
 /// A queue that contains each task at most once and never hands out a running task. Low-priority
-/// tasks come after all others. Every operation is O(1), except O(log delayed) for delays.
+/// tasks come after all others. Every operation is O(1), except those on delayed tasks, which are
+/// O(log delayed tasks).
 #[derive(Debug, Default)]
 pub(super) struct RunQueue {
     entries: Vec<TaskEntry>,
     normal: VecDeque<TaskId>,
     low_priority: VecDeque<TaskId>,
-    /// Ordered by time, then by number.
+    /// The delayed tasks, ordered by time and then by the number of the wake-up.
     delayed: BTreeSet<(i64, u64, TaskId)>,
     wake_ups: u64,
     /// The number of running tasks.
@@ -37,13 +38,13 @@ pub(super) struct RunQueue {
 }
 
 impl RunQueue {
-    /// Whether no task is running, queued or delayed.
+    /// Reports whether no task is running, queued or delayed.
     pub(super) fn are_at_rest(&self) -> bool {
         self.running == 0 && self.queued() == 0 && self.delayed.is_empty()
     }
 
-    /// Whether no task is running or queued, and only tasks in `timers` are delayed. O(delayed
-    /// tasks).
+    /// Reports whether no task is running or queued, and only tasks in `timers` are delayed.
+    /// O(delayed tasks).
     pub(super) fn are_at_rest_but_for(&self, timers: &[TaskId]) -> bool {
         let mut delayed = self.delayed.iter();
         let are_timers = delayed.all(|(_, _, task)| timers.contains(task));
@@ -63,7 +64,7 @@ impl RunQueue {
         &mut self.entries[index]
     }
 
-    /// Queues a task unless it is queued; a running task is queued again when it finishes.
+    /// Queues a task that is not queued yet; a running task is queued again when it finishes.
     pub(super) fn add(&mut self, task: TaskId) {
         let state = &mut self.entry(task).state;
         match *state {
@@ -85,7 +86,8 @@ impl RunQueue {
         queue.push_back(task);
     }
 
-    /// Delays a task until `at_ns`; an earlier wake-up stays. Returns whether this one took effect.
+    /// Delays a task until `at_ns`; an earlier wake-up stays. Returns whether the new time took
+    /// effect.
     pub(super) fn add_at(&mut self, task: TaskId, at_ns: i64) -> bool {
         let wake_ups = self.wake_ups;
         let due = &mut self.entry(task).due;
@@ -103,7 +105,7 @@ impl RunQueue {
         self.delayed.insert((at_ns, number, task))
     }
 
-    /// Returns the time of the earliest delayed task, ns.
+    /// Returns the time of the earliest delayed task, ns; `None` if no task is delayed.
     pub(super) fn next_due_ns(&self) -> Option<i64> {
         self.delayed.first().map(|&(due_ns, ..)| due_ns)
     }
@@ -118,7 +120,8 @@ impl RunQueue {
         }
     }
 
-    /// Takes the task that has been queued the longest.
+    /// Takes the task that has been queued the longest; a low-priority task only if no other is
+    /// queued. `None` if no task is queued.
     pub(super) fn take(&mut self) -> Option<TaskId> {
         let task = self
             .normal

@@ -1,5 +1,5 @@
-//! Seeds for independent random sources. Each user has its own seed, so its draws never depend on
-//! the draws of another user.
+//! Seeds for independent random sources. Each user of randomness has its own seed, so its draws
+//! never depend on the draws of another user.
 
 /// Derives the seed of one user of randomness from the run's seed and the user's name and number.
 pub fn seed_for(seed: u64, user: &str, number: u64) -> u64 {

@@ -1,5 +1,5 @@
 //! List and watch for tasks that are not under test (scheduler, kubelets, the scenario): a stream
-//! of changes that restarts when the server ends it.
+//! of changes that restarts when the server ends the watch.
 
 use std::sync::Arc;
 
@@ -43,8 +43,8 @@ impl<R: ClusterResource> std::fmt::Debug for ObjectStream<R> {
 }
 
 impl<R: ClusterResource> ObjectStream<R> {
-    /// Returns a stream without latency; `waker` is called when there are events after it was
-    /// drained.
+    /// Returns a stream without latency. `waker` is called when new events follow after the stream
+    /// was drained.
     pub fn new(cluster: Arc<Cluster>, waker: Waker) -> Self {
         ObjectStream {
             cluster,
@@ -55,7 +55,7 @@ impl<R: ClusterResource> ObjectStream<R> {
         }
     }
 
-    /// Whether the last poll took every available event.
+    /// Reports whether the last poll took every available event.
     pub fn is_drained(&self) -> bool {
         self.drained
     }
@@ -70,7 +70,8 @@ impl<R: ClusterResource> ObjectStream<R> {
                     waker: Some(Arc::clone(&self.waker)),
                     ..WatchOptions::default()
                 };
-                // A watch from the current state names no version, so it can't be rejected.
+                // A watch from the current state does not name a version, so the server can't
+                // reject it.
                 let Ok(watch) = self.cluster.watch::<R>(WatchFrom::Initial, options) else {
                     return Next::At(now.mono_ns + 1_000_000_000);
                 };

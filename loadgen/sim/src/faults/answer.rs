@@ -5,27 +5,28 @@ use podstorm_objects::Kind;
 use serde::{Deserialize, Serialize};
 
 listed! {
-    /// A kind of API call of the controller.
+    /// A kind of API call that controllers make.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
     #[serde(rename_all = "kebab-case")]
     pub enum Call {
-        /// `create pods`.
+        /// A `create` of a pod.
         CreatePod,
-        /// `delete pods`, of one pod or a collection.
+        /// A `delete` of a pod or a collection of pods.
         DeletePod,
-        /// `patch` of a pod or another owned object, for example for adoption and release.
+        /// A `patch` of a pod or another owned object, for example for adoption and release.
         PatchPod,
-        /// `get` of the owner: before adoption, and after a rejected status write.
+        /// A `get` of an object: of the owner before adoption, and after a rejected status write.
         GetOwner,
-        /// `update` or `patch` of a status.
+        /// An `update` or `patch` of a status.
         PutStatus,
-        /// `create`, `update`, `patch` or `delete` of an object other than a pod, or of its scale.
+        /// Any other write: of an object other than a pod, of a scale, or of a namespace's
+        /// finalizers.
         WriteObject,
         /// Any other read: of a collection, a scale or a path.
         ReadOther,
         /// A consistent read of the server's current version.
         ReadVersion,
-        /// Writes of Events.
+        /// A write of an Event.
         WriteEvent,
     }
 }
@@ -65,7 +66,7 @@ impl Call {
         }
     }
 
-    /// Whether the call changes an object or a status.
+    /// Reports whether the call changes an object or a status.
     pub fn is_write(self) -> bool {
         !matches!(
             self,
@@ -127,7 +128,7 @@ listed! {
 }
 
 impl ApiFault {
-    /// Whether a write that gets this answer may have been committed.
+    /// Reports whether a write that gets this answer may have been committed.
     pub fn is_ambiguous(self) -> bool {
         use ApiFault::*;
         matches!(

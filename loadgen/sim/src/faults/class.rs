@@ -1,11 +1,12 @@
-//! Fault classes: number, name and description of each.
+//! The fault classes, with the number, name and description of each.
 
 use serde::{Deserialize, Serialize};
 
-/// Declares the classes in number order: variant, name, description.
+/// Declares the classes in the order of their numbers, each with its variant, name and description.
 macro_rules! fault_classes {
     ($($variant:ident $name:literal $description:literal)+) => {
-        /// A class of faults. A seed enables and disables classes, and hits are counted by class.
+        /// A class of faults. The seed of a run decides which classes are enabled, and hits are
+        /// counted by class.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
         #[serde(rename_all = "kebab-case")]
         pub enum FaultClass {
@@ -13,7 +14,7 @@ macro_rules! fault_classes {
         }
 
         impl FaultClass {
-            /// Every class, in number order.
+            /// Every class, in the order of the numbers.
             pub const ALL: [FaultClass; TEXTS.len()] = [$(FaultClass::$variant),+];
         }
 
@@ -52,22 +53,22 @@ fault_classes! {
 }
 
 impl FaultClass {
-    /// Returns the number, 1 to 26: F1 to F26 of the reliability plan.
+    /// Returns the number of the class, 1 to 26: F1 to F26 of the reliability plan.
     pub fn number(self) -> usize {
         self as usize + 1
     }
 
-    /// Returns the name in flags, schedules and reports.
+    /// Returns the name of the class in flags, schedules and reports.
     pub const fn name(self) -> &'static str {
         TEXTS[self as usize].0
     }
 
-    /// Returns the description, one line.
+    /// Returns the description of the class, one line.
     pub const fn description(self) -> &'static str {
         TEXTS[self as usize].1
     }
 
-    /// Returns the class with the given name or number (`crash`, `F10`).
+    /// Returns the class with the given name or number (`crash`, `F10`); `None` if there is none.
     pub fn by_name(name: &str) -> Option<FaultClass> {
         FaultClass::ALL.into_iter().find(|class| {
             class.name() == name || name.eq_ignore_ascii_case(&format!("f{}", class.number()))

@@ -1,9 +1,9 @@
-//! The connection of one controller manager to its cluster, and its clock. All its requests and
-//! watches pass through the connection, which injects faults and can pause or kill the controller
-//! manager.
+//! The connection of one controller manager to its cluster, and the controller manager's clock. All
+//! requests and watches of the controller manager pass through the connection, which injects faults
+//! and can pause or kill the controller manager.
 //!
-//! All tasks of a controller manager share its connection, and check it before they act. Once the
-//! connection is dead, the tasks do nothing, and answers to requests in flight are lost.
+//! All tasks of a controller manager share its connection and check the connection before they act.
+//! Once the connection is dead, the tasks do nothing, and answers to requests in flight are lost.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -19,7 +19,7 @@ use super::watching::{AlteredEvents, StreamEnd, StreamFaults, StreamKind, WatchS
 use crate::lock;
 
 listed! {
-    /// A point at which a controller manager crashes.
+    /// A point at which a controller manager can crash.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
     #[serde(rename_all = "kebab-case")]
     pub enum CrashPoint {
@@ -43,13 +43,13 @@ listed! {
 /// A request that reaches the server after its sync stopped waiting for the answer.
 #[derive(Clone, Debug)]
 pub struct OrphanedRequest {
-    /// The time at which it reaches the server, ns.
+    /// The monotonic time at which the request reaches the server, ns.
     pub due_ns: i64,
-    /// The controller manager that sent it.
+    /// The number of the controller manager that sent the request.
     pub incarnation: u32,
     /// The kind of the owners that the sending controller syncs.
     pub kind: Kind,
-    /// The number of the sync that sent it.
+    /// The number of the sync that sent the request.
     pub sync: u64,
     /// Whether the sender is still alive and got another answer.
     pub answered: bool,
@@ -79,14 +79,14 @@ struct ConnectionState {
     dead: bool,
     paused_until_ns: i64,
     wall_offset_ns: i64,
-    /// The crash point, and the number of times to pass it before the crash.
+    /// The armed crash: its point, and how many times the point is passed before the crash.
     crash: Option<(CrashPoint, u32)>,
     /// The fault that armed the crash.
     crash_fault_id: Option<FaultId>,
-    /// The faults of watches that were opened or that have armed faults.
+    /// The faults of each watch that was opened or has armed faults.
     streams: BTreeMap<StreamKind, StreamFaults>,
     orphaned: Vec<OrphanedRequest>,
-    /// The numbers of lost and repeated events in all streams.
+    /// The numbers of lost events and of repeated events, in all watches.
     altered: (u64, u64),
 }
 
@@ -106,12 +106,12 @@ impl Connection {
         lock(&self.state)
     }
 
-    /// Returns the number of the controller manager in the run, from 0.
+    /// Returns the number of the controller manager in the run, counted from 0.
     pub fn incarnation(&self) -> u32 {
         self.incarnation
     }
 
-    /// Returns the network, with the faults armed against requests.
+    /// Returns the network, which holds the faults armed against requests.
     pub fn network(&self) -> &Arc<Network> {
         &self.network
     }
@@ -122,7 +122,7 @@ impl Connection {
         (self.waker)();
     }
 
-    /// Whether the controller manager is dead.
+    /// Reports whether the controller manager is dead.
     pub fn is_dead(&self) -> bool {
         self.state().dead
     }
@@ -139,7 +139,8 @@ impl Connection {
         (state.crash, state.crash_fault_id) = (Some((point, passes)), fault_id);
     }
 
-    /// Records that the controller manager passes a point, and returns whether it is dead there.
+    /// Records that the controller manager passes a crash point. Returns whether the controller
+    /// manager is dead, killed by this pass or earlier.
     pub fn passes(&self, point: CrashPoint) -> bool {
         let mut state = self.state();
         match &mut state.crash {
@@ -158,7 +159,7 @@ impl Connection {
         state.dead
     }
 
-    /// Pauses the controller manager until `until_ns`.
+    /// Pauses the controller manager until `until_ns` of monotonic time.
     pub fn pause_until(&self, until_ns: i64) {
         let fault_id = self.network.fault_id();
         let mut state = self.state();
@@ -169,7 +170,7 @@ impl Connection {
     }
 
     /// Returns the time before which no task may run, ns: `i64::MAX` if the controller manager is
-    /// dead.
+    /// dead, `None` if it is neither dead nor paused.
     pub fn stopped_until(&self, now: Now) -> Option<i64> {
         let state = self.state();
         if state.dead {
@@ -178,12 +179,12 @@ impl Connection {
         (state.paused_until_ns > now.mono_ns).then_some(state.paused_until_ns)
     }
 
-    /// Sets the offset of the controllers' wall clock, ns.
+    /// Sets the offset of the controllers' wall clock from the cluster's, ns.
     pub fn set_wall_offset(&self, offset_ns: i64) {
         self.state().wall_offset_ns = offset_ns;
     }
 
-    /// Returns the current time on the controllers' clock.
+    /// Returns the time that the controllers' clock shows at `now`.
     pub fn clock(&self, now: Now) -> Now {
         Now {
             mono_ns: now.mono_ns,
@@ -211,7 +212,7 @@ impl Connection {
         change(self.state().streams.entry(kind).or_default())
     }
 
-    /// Arms a fault of a watch; `change` also gets the fault's ID.
+    /// Arms a fault of a watch: calls `change` with the faults of the watch and the new fault's ID.
     fn arm(&self, kind: StreamKind, change: impl FnOnce(&mut StreamFaults, Option<FaultId>)) {
         let fault_id = self.network.fault_id();
         self.with_stream(kind, |stream| change(stream, fault_id));
@@ -246,7 +247,8 @@ impl Connection {
         });
     }
 
-    /// Delivers the last `count` events of a watch, at most eight, again after the next ones.
+    /// Delivers the last `count` events of a watch, at most eight, again at the end of the next
+    /// batch.
     pub fn replay_events(&self, kind: StreamKind, count: u32) {
         self.arm(kind, |stream, fault_id| {
             stream.replay = count;
@@ -254,7 +256,7 @@ impl Connection {
         });
     }
 
-    /// Ends a watch.
+    /// Ends a watch as soon as it is open and its events are not held back.
     pub fn end(&self, kind: StreamKind, end: StreamEnd) {
         self.arm(kind, |stream, fault_id| {
             stream.end = Some(end);
@@ -262,8 +264,8 @@ impl Connection {
         });
     }
 
-    /// Records that an informer's watch was ended by a fault. `was_open` is whether the informer
-    /// had an open watch.
+    /// Records that a fault ended an informer's watch. `was_open` tells whether the informer had an
+    /// open watch.
     pub fn ended(&self, kind: StreamKind, was_open: bool) {
         let fault_ids =
             self.with_stream(kind, |stream| std::mem::take(&mut stream.fault_ids.ended));
@@ -281,8 +283,8 @@ impl Connection {
         });
     }
 
-    /// Serves the next list or initial watch from a state that is `versions` versions old; the
-    /// server shows no newer state for `for_ns`.
+    /// Serves the next list or initial watch from a state that is `versions` versions old. After
+    /// that, the watch delivers no events for `for_ns`.
     pub fn lag(&self, kind: StreamKind, versions: u64, for_ns: i64) {
         self.arm(kind, |stream, fault_id| {
             stream.lag = Some(versions);
@@ -291,8 +293,9 @@ impl Connection {
         });
     }
 
-    /// Removes the faults of watches and the clock. Watches that lost events expire, which forces a
-    /// new list. A dead controller manager stays dead.
+    /// Ends the pause, resets the clock, disarms the crash, and removes the faults of watches,
+    /// except those [broken for good](Connection::break_for_good). Watches that lost events expire,
+    /// which forces a new list. A dead controller manager stays dead.
     pub fn heal(&self) {
         let mut state = self.state();
         state.paused_until_ns = i64::MIN;
@@ -328,8 +331,9 @@ impl Connection {
         fault
     }
 
-    /// Returns the age, in versions, of the state that an informer is served. Informers call it
-    /// before they list or open an initial watch.
+    /// Returns the lag, in versions, of the state that an informer's next list or initial watch is
+    /// served from; `None` without a lag. Informers call it before they list or open an initial
+    /// watch. Disarms the faults that drop or repeat events of the earlier watch.
     pub fn take_lag(&self, kind: StreamKind, now: Now) -> Option<u64> {
         self.with_stream(kind, |stream| {
             (stream.drop, stream.duplicate, stream.replay) = (0, 0, 0);
@@ -346,19 +350,20 @@ impl Connection {
         })
     }
 
-    /// Records that an informer's watch is open. `initial_events` is whether the watch begins with
-    /// the current state.
+    /// Records that an informer has opened a watch. `initial_events` tells whether the watch begins
+    /// with the current state.
     pub fn opened(&self, kind: StreamKind, initial_events: bool) {
         self.with_stream(kind, |stream| stream.initial = initial_events);
     }
 
-    /// Records that an informer has a complete list or initial state, which replaces lost events.
+    /// Records that an informer has received a complete list or initial state, which makes up for
+    /// lost events.
     pub fn listed(&self, kind: StreamKind) {
         self.with_stream(kind, |stream| stream.incomplete = false);
     }
 
-    /// Records that an informer has a list or initial state from a lagging server. `lacks` is
-    /// whether an object of the informer's kind has changed since that state.
+    /// Records that an informer has received a list or initial state from a lagging server. `lacks`
+    /// tells whether an object of the informer's kind has changed since that state.
     pub fn lagged(&self, kind: StreamKind, lacks: bool) {
         let fault_ids =
             self.with_stream(kind, |stream| std::mem::take(&mut stream.fault_ids.lagging));
@@ -367,12 +372,13 @@ impl Connection {
         }
     }
 
-    /// Whether events were lost since the last complete list.
+    /// Reports whether events were lost since the last complete list.
     pub fn is_incomplete(&self, kind: StreamKind) -> bool {
         self.with_stream(kind, |stream| stream.incomplete)
     }
 
-    /// Applies the armed faults to a batch of events; `kept` holds the informer's last events.
+    /// Applies the armed faults to a batch of events. `kept` holds the last events of the
+    /// informer's previous batches.
     pub fn alter<T: ?Sized>(
         &self,
         kind: StreamKind,
@@ -404,7 +410,7 @@ impl Connection {
         altered
     }
 
-    /// Returns the numbers of events lost and repeated so far, in all watches.
+    /// Returns the numbers of lost events and of repeated events so far, in all watches.
     pub fn altered_events(&self) -> (u64, u64) {
         self.state().altered
     }
@@ -484,7 +490,7 @@ mod tests {
             );
             let noticed: Vec<FaultId> = connection.network().take_noticed().into_iter().collect();
             assert_eq!(noticed, if held_back { vec![7] } else { vec![] });
-            // Later events were not held back, and a list replaces events that would be lost.
+            // Later events were not held back. A list disarms the faults that would lose events.
             let mut events = vec![WatchEvent::Added(Arc::new(()))];
             connection.alter(
                 StreamKind::from_kind(Kind::POD),

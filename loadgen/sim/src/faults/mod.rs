@@ -1,14 +1,14 @@
 //! Fault injection between a controller and its cluster: the faults as data, and the code that
 //! applies them.
 //!
-//! * [`class`]: the classes of faults, with the numbers of the reliability plan;
+//! * [`class`]: the classes of faults, with their numbers in the reliability plan;
 //! * [`answer`]: wrong answers from an API server or a network;
 //! * [`network`]: faults armed against requests;
 //! * [`watching`]: faults of watches;
 //! * [`connection`]: the connection of one controller manager, which carries its requests and
 //!   watches, and its clock.
 //!
-//! A run without fault injection has no connection, which costs one branch.
+//! A run without fault injection has no connections; each check for a connection costs one branch.
 //!
 //! A new class is a row in [`class`] with its effect in [`watching`], [`network`] or
 //! [`connection`]. In the fault simulator it needs an `Action`, a draw (`draw::faults`, or

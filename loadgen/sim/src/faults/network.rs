@@ -12,8 +12,8 @@ use super::answer::{ApiFault, Call};
 use super::class::FaultClass;
 use crate::lock;
 
-/// The number of the action that armed a fault. [`Network::take_noticed`] returns it when a
-/// controller notices the fault.
+/// The number of the action that armed a fault. [`Network::take_noticed`] returns the numbers of
+/// the faults that controllers have noticed.
 pub type FaultId = u32;
 
 /// The effect of a fault on a request.
@@ -28,19 +28,19 @@ pub enum Effect {
     CommitLate {
         /// The answer to the client.
         answer: ApiFault,
-        /// The extra delay before the request is carried out, ms.
+        /// The additional delay before the request is carried out, ms.
         after_ms: u32,
     },
     /// The request never arrives; the client times out.
     NeverArrives {
-        /// The time that the client waits, ms.
+        /// The time that the client waits before it times out, ms.
         after_ms: u32,
     },
     /// The request is carried out twice, in sequence; the client gets the second answer.
     Twice,
     /// The request and its answer take longer.
     Slow {
-        /// The extra latency each way, ms.
+        /// The additional latency each way, ms.
         by_ms: u32,
     },
     /// A webhook removes the labels from the new pod.
@@ -52,21 +52,21 @@ pub enum Effect {
 /// An armed fault that waits for matching requests.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Armed {
-    /// The class under which its hits are counted.
+    /// The class under which the hits of the fault are counted.
     pub class: FaultClass,
-    /// The calls that it matches; if empty, every pod write and status write.
+    /// The kinds of calls that the fault matches; if empty, all writes except writes of Events.
     pub calls: Vec<Call>,
-    /// The name of the only ReplicaSet whose requests it matches.
+    /// The name of the only workload object whose requests the fault matches; any if `None`.
     pub workload: Option<String>,
-    /// The only batch of creates in a sync that it matches, from 0.
+    /// The only batch of a sync that the fault matches, counted from 0; any if `None`.
     pub batch: Option<u32>,
-    /// The only index in a batch that it matches, from 0.
+    /// The only index in a batch that the fault matches, counted from 0; any if `None`.
     pub index: Option<u32>,
     /// The effect on the requests.
     pub effect: Effect,
-    /// The number of requests that it hits.
+    /// The number of requests that the fault still hits.
     pub times: u32,
-    /// The monotonic time until which it is armed, ns.
+    /// The monotonic time until which the fault is armed, ns.
     pub until_ns: i64,
 }
 
@@ -75,7 +75,7 @@ pub struct Armed {
 pub struct BatchPosition {
     /// The number of batches that the sync sent earlier.
     pub batch: u32,
-    /// The index in the batch.
+    /// The index of the request in the batch.
     pub index: u32,
 }
 
@@ -86,7 +86,7 @@ pub struct OutgoingRequest<'a> {
     pub call: Call,
     /// The request; `None` for writes of Events.
     pub request: Option<&'a Request>,
-    /// The name of the ReplicaSet that sends it.
+    /// The name of the workload object whose sync sends the request; empty for writes of Events.
     pub workload: &'a str,
     /// The position of the request in the sync.
     pub position: BatchPosition,
@@ -97,17 +97,20 @@ pub struct OutgoingRequest<'a> {
 pub enum InjectedOutcome {
     /// No fault.
     Pass,
-    /// Not carried out; answered with the error, after the given extra delay, ns.
+    /// The request is not carried out; it is answered with the error, after the given additional
+    /// delay, ns.
     Refuse(ApiError, i64),
-    /// Carried out; answered with the error.
+    /// The request is carried out, and answered with the error.
     LoseAnswer(ApiError),
-    /// Answered with the error; carried out after the given extra delay, ns.
+    /// The request is answered with the error, and carried out after the given additional delay,
+    /// ns.
     CommitLate(ApiError, i64),
-    /// Carried out twice; the second answer decides whether the sender notices the fault.
+    /// The request is carried out twice. The second answer decides whether the sender notices the
+    /// fault, whose ID is given.
     Twice(Option<FaultId>),
-    /// Delayed by the given time each way, ns.
+    /// The request and its answer are each delayed by the given time, ns.
     Slow(i64),
-    /// Replaced by this request.
+    /// The given request is sent instead.
     Changed(Box<Request>),
 }
 
@@ -116,13 +119,13 @@ pub enum InjectedOutcome {
 pub struct Hit {
     /// The class of the fault.
     pub class: FaultClass,
-    /// The call that it hit.
+    /// The kind of call that the fault hit.
     pub call: Call,
     /// The position of the request in its sync.
     pub position: BatchPosition,
 }
 
-/// Armed faults, and the requests that they hit.
+/// The armed faults, and the requests that they have hit.
 #[derive(Debug, Default)]
 pub struct Network {
     state: Mutex<NetworkState>,
@@ -132,11 +135,11 @@ pub struct Network {
 struct NetworkState {
     armed: Vec<(Armed, Option<FaultId>)>,
     hits: Vec<Hit>,
-    /// The ID for faults that are armed now.
+    /// The ID that faults get when they are armed.
     fault_id: Option<FaultId>,
     noticed: BTreeSet<FaultId>,
     deaths: Vec<FaultId>,
-    /// The time at which the last hit request is answered and carried out, ns.
+    /// The latest time to which a fault has delayed a request or its answer, ns.
     over_ns: i64,
 }
 
@@ -157,7 +160,7 @@ impl Network {
         self.state().fault_id = fault_id;
     }
 
-    /// Returns the ID for faults that are armed now.
+    /// Returns the ID that faults get when they are armed.
     pub fn fault_id(&self) -> Option<FaultId> {
         self.state().fault_id
     }
@@ -187,8 +190,7 @@ impl Network {
         self.state().armed.clear();
     }
 
-    /// Returns the time at which the last hit request is over, ns: answered, and carried out if it
-    /// ever is.
+    /// Returns the latest time to which faults have delayed a request or its answer, ns.
     pub fn over_ns(&self) -> i64 {
         self.state().over_ns
     }
@@ -198,7 +200,7 @@ impl Network {
         std::mem::take(&mut self.state().hits)
     }
 
-    /// Returns the outcome of fault injection for this request.
+    /// Returns the outcome of fault injection for a request, and records the hit.
     pub fn inject(&self, sent: &OutgoingRequest<'_>, now_ns: i64) -> InjectedOutcome {
         let mut state = self.state();
         if state.armed.is_empty() {

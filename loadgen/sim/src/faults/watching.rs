@@ -14,10 +14,10 @@ use super::answer::ApiFault;
 use super::network::FaultId;
 use crate::rows::Rows;
 
-/// The number of recent events kept for repetition.
+/// The number of recent events of a watch that are kept for repetition.
 const KEPT: usize = 8;
 
-/// The watch of a kind. Schedules name it after the kind: `pods`, `replica-sets`.
+/// The watch of a kind. Schedules name a watch after its kind: `pods`, `replica-sets`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct StreamKind(Kind);
 
@@ -32,8 +32,8 @@ impl StreamKind {
         self.0
     }
 
-    /// Returns every watch of the installed controllers that also run outside served clusters; pods
-    /// come first.
+    /// Returns every watch of the installed controllers that also run outside served clusters. The
+    /// watch of pods comes first.
     pub fn all() -> Vec<StreamKind> {
         let mut all = vec![StreamKind(Kind::POD)];
         let rows = Rows::installed().iter();
@@ -110,21 +110,21 @@ pub enum StreamEnd {
 /// The faults armed against one watch.
 #[derive(Clone, Debug, Default)]
 pub struct StreamFaults {
-    /// The time until which events are held back, ns.
+    /// The monotonic time until which events are held back, ns.
     pub(super) held_until_ns: i64,
     /// The number of upcoming events to drop.
     pub(super) drop: u32,
     /// The number of upcoming events to deliver twice.
     pub(super) duplicate: u32,
-    /// The number of recent events to deliver again, once.
+    /// The number of recent events to deliver again with the next batch.
     pub(super) replay: u32,
-    /// The armed end of the watch.
+    /// The armed end of the watch, if any.
     pub(super) end: Option<StreamEnd>,
     /// The answers to the next attempts to open the watch.
     pub(super) refuse_open: VecDeque<ApiFault>,
     /// The lag of the next list or initial watch, in versions.
     pub(super) lag: Option<u64>,
-    /// The time for which the server then shows no newer state, ns.
+    /// The time for which the watch delivers no events after that list or initial state, ns.
     pub(super) lag_ns: i64,
     /// Whether events are held back indefinitely.
     pub(super) broken: bool,
@@ -160,7 +160,8 @@ pub enum WatchState {
 }
 
 impl StreamFaults {
-    /// Returns the state of the watch. An armed end waits until the watch is open.
+    /// Returns the state of the watch. An armed end waits until the watch is open, and is disarmed
+    /// when it is returned.
     pub(super) fn watch_state(&mut self, now_ns: i64, is_open: bool) -> WatchState {
         if self.broken {
             return WatchState::HeldUntil(i64::MAX);
@@ -179,7 +180,8 @@ impl StreamFaults {
         }
     }
 
-    /// Alters a batch of events. `kept` holds the last events of the previous batches.
+    /// Applies the armed faults to a batch of events. `kept` holds the last events of the previous
+    /// batches, and is updated.
     pub(super) fn alter<T: ?Sized>(
         &mut self,
         events: &mut Vec<WatchEvent<T>>,

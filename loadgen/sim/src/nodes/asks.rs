@@ -11,16 +11,17 @@ use super::neighbours::{Spread, Term};
 /// A pod's requirements on its node.
 #[derive(Debug, Default)]
 pub(super) struct Ask {
-    /// The requested amount of each resource.
+    /// The amount of each resource that the pod requests; amounts of zero are omitted.
     pub(super) requests: BTreeMap<String, Quantity>,
-    /// The host ports that its containers use.
+    /// The host ports that the pod's containers use.
     pub(super) ports: Vec<HostPort>,
     tolerations: Vec<Toleration>,
     /// `nodeSelector`.
     selector: Vec<(String, String)>,
-    /// The terms of the required node affinity, of which the node must match one.
+    /// The terms of the required node affinity, of which the node must match one; `None` if any
+    /// node will do.
     terms: Option<Vec<NodeTerm>>,
-    /// The only nodes that these terms allow, if they name nodes.
+    /// The names of the only nodes that `terms` allows; `None` if a term does not name nodes.
     pub(super) names: Option<BTreeSet<String>>,
     /// The required affinity to pods.
     pub(super) affinity: Vec<Term>,
@@ -46,7 +47,7 @@ pub(super) struct Incoming<'a> {
 /// A host port that a container uses.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct HostPort {
-    /// The address; empty for all addresses.
+    /// The host address; empty for all addresses.
     ip: String,
     protocol: String,
     port: i64,
@@ -74,12 +75,12 @@ struct Requirement {
     values: Vec<String>,
 }
 
-/// Returns the items of a list.
+/// Returns the items of a list; none for any other value.
 pub(super) fn items(list: &Value) -> impl Iterator<Item = &Value> {
     list.as_array().into_iter().flatten()
 }
 
-/// Returns a string, or an empty one if the value is not a string.
+/// Returns the value if it is a string, or else an empty string.
 pub(super) fn text(value: &Value) -> String {
     value.as_str().unwrap_or_default().to_owned()
 }
@@ -124,13 +125,16 @@ impl Ask {
         }
     }
 
-    /// Whether the placement depends on other pods, so that an additional pod may make a node
-    /// suitable.
+    /// Reports whether the placement depends on other pods, so that an additional pod may make a
+    /// node suitable.
     pub(super) fn has_neighbours(&self) -> bool {
         let affine = !self.affinity.is_empty() || !self.anti_affinity.is_empty();
         affine || !self.spread.is_empty()
     }
 
+    /// Reports whether the pod tolerates a taint.
+    ///
+    ///
     /// Source: `Toleration.ToleratesTaint` of Kubernetes' `k8s.io/api/core/v1`.
     pub(super) fn tolerates(&self, taint: &Value) -> bool {
         let is = |member: &str, wanted: &str| taint[member].as_str().unwrap_or("") == wanted;
@@ -141,7 +145,7 @@ impl Ask {
         })
     }
 
-    /// Whether the node has the labels and the name that the pod requires.
+    /// Reports whether the node satisfies the pod's `nodeSelector` and required node affinity.
     pub(super) fn wants(&self, node: &Node) -> bool {
         let labels = &node.metadata.labels;
         let has = |(key, value): &(String, String)| {
@@ -155,7 +159,7 @@ impl Ask {
     }
 }
 
-/// Returns the nodes named by all terms, or `None` if any term names none.
+/// Returns the names of the nodes that the terms allow; `None` if any term does not name nodes.
 ///
 /// Source: `PreFilter` of the scheduler's plugin `NodeAffinity`.
 fn named(terms: &[NodeTerm]) -> Option<BTreeSet<String>> {
@@ -170,7 +174,7 @@ fn named(terms: &[NodeTerm]) -> Option<BTreeSet<String>> {
     (!terms.is_empty()).then_some(all)
 }
 
-/// Returns the host ports of containers and sidecars.
+/// Returns the host ports of the containers and sidecars of a spec.
 fn host_ports(spec: &Value) -> Vec<HostPort> {
     let init = items(&spec["initContainers"]);
     let sidecars = init.filter(|container| container["restartPolicy"] == "Always");
@@ -195,7 +199,7 @@ fn host_ports(spec: &Value) -> Vec<HostPort> {
 }
 
 impl HostPort {
-    /// Whether two ports conflict on one node.
+    /// Reports whether two host ports conflict on one node.
     pub(super) fn is_against(&self, other: &HostPort) -> bool {
         self.port == other.port
             && self.protocol == other.protocol
@@ -204,7 +208,8 @@ impl HostPort {
 }
 
 impl Toleration {
-    /// Returns `None` for an invalid toleration: one without a key that requires a value.
+    /// Parses a toleration. Returns `None` if it is invalid: without a key, but with an operator
+    /// other than `Exists`.
     fn from_value(value: &Value) -> Option<Toleration> {
         let (key, exists) = (text(&value["key"]), value["operator"] == "Exists");
         (exists || !key.is_empty()).then(|| Toleration {
@@ -224,7 +229,7 @@ impl NodeTerm {
         }
     }
 
-    /// Converts a term of the topologies that a StorageClass allows.
+    /// Converts a term of the allowed topologies of a StorageClass.
     pub(super) fn of_topology(term: &Value) -> NodeTerm {
         let labels = items(&term["matchLabelExpressions"]).map(|expression| Requirement {
             operator: "In".to_owned(),
@@ -236,7 +241,7 @@ impl NodeTerm {
         }
     }
 
-    /// Whether the node matches the term. An empty term matches no node.
+    /// Reports whether the node matches the term. An empty term matches no node.
     pub(super) fn is_met(&self, node: &Node) -> bool {
         let (labels, name) = (&node.metadata.labels, node.metadata.name.as_str());
         let of_label = |it: &Requirement| it.is_met(label(labels, &it.key));
@@ -278,13 +283,13 @@ impl Requirement {
     }
 }
 
-/// Whether the taint is one that admission makes every pod tolerate.
+/// Reports whether admission makes every pod tolerate this taint.
 pub(super) fn is_for_all(taint: &Value) -> bool {
     let key = taint["key"].as_str();
     taint["effect"] == "NoExecute" && key.is_some_and(|key| TOLERATED_TAINTS.contains(&key))
 }
 
-/// Returns the amount of each resource that a node offers to pods.
+/// Returns the amount of each resource, except `pods`, that a node offers to pods.
 pub(super) fn allocatable(node: &Node) -> BTreeMap<String, Quantity> {
     let said = node.status.get("allocatable");
     let said = said.or_else(|| node.status.get("capacity"));

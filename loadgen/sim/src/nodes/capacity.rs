@@ -1,22 +1,25 @@
-//! The free capacity of each node, in pods, indexed by capacity to find the emptiest node in O(1).
+//! The free capacity of each node, in pods, indexed so that the node with the most free capacity is
+//! found in O(1).
 //!
 //! Nodes are in buckets by free capacity. A new pod moves its node down one bucket, and the end of
-//! a pod moves it up one, in O(1) each. The search for the highest bucket in use goes down from the
-//! last result. It is O(1) amortized, because only the end of a pod can raise the result, by one.
+//! a pod moves it up one, in O(1) each. The search for the highest bucket in use continues downward
+//! from the last result. It is O(1) amortized, because only the end of a pod can raise the result,
+//! by one.
 
 use fastrand::Rng;
 use hashbrown::HashMap;
 use podstorm_objects::{Str, hash_state};
 
-/// The highest bucket; larger capacities count as this. A node in a dump may claim to have room for
-/// four billion pods.
+/// The highest bucket; larger free capacities count as this one. A node in a dump may claim to have
+/// room for four billion pods.
 const CAPACITY_MAX: usize = 1 << 20;
 
 /// The capacity of one node.
 #[derive(Debug)]
 struct NodeCapacity {
     name: Str,
-    /// The maximum number of pods; `pods` exceeds it if pods were created directly on a full node.
+    /// The maximum number of pods on the node; `pods` exceeds it if pods were created directly on a
+    /// full node.
     allocatable: u32,
     pods: u32,
     /// Whether the node accepts new pods: it exists and is not cordoned.
@@ -26,7 +29,7 @@ struct NodeCapacity {
 }
 
 impl NodeCapacity {
-    /// The number of pods that the node can hold: 0 unless it is open.
+    /// Returns the number of pods that the node can hold; 0 if the node is not open.
     fn places(&self) -> u64 {
         if self.open {
             self.allocatable.into()
@@ -41,7 +44,7 @@ impl NodeCapacity {
 pub(super) struct Capacity {
     nodes: Vec<NodeCapacity>,
     by_name: HashMap<Str, u32, ahash::RandomState>,
-    /// The indexes of open nodes by free capacity; bucket 0 stays empty.
+    /// The indexes of the open nodes by their free capacity; bucket 0 stays empty.
     buckets: Vec<Vec<u32>>,
     /// The highest bucket that may contain a node.
     highest: usize,
@@ -51,7 +54,8 @@ pub(super) struct Capacity {
 }
 
 impl Capacity {
-    /// Returns a capacity without nodes; the seed selects among nodes of equal capacity.
+    /// Returns a capacity without nodes. `seed` determines the choice among nodes with equal
+    /// capacity.
     pub(super) fn new(seed: u64) -> Capacity {
         Capacity {
             nodes: Vec::new(),
@@ -63,7 +67,7 @@ impl Capacity {
         }
     }
 
-    /// Removes all nodes and pods.
+    /// Closes all nodes. Their pods stay counted.
     pub(super) fn clear_nodes(&mut self) {
         for at_node in &mut self.nodes {
             at_node.open = false;
@@ -74,7 +78,7 @@ impl Capacity {
         self.places = 0;
     }
 
-    /// Removes all pods.
+    /// Removes all pods from the nodes.
     pub(super) fn clear_pods(&mut self) {
         for node in 0..self.nodes.len() {
             self.nodes[node].pods = 0;
@@ -82,7 +86,7 @@ impl Capacity {
         }
     }
 
-    /// Adds a node, or updates its capacity and whether it is open.
+    /// Adds a node, or updates its capacity and whether the node is open.
     pub(super) fn set_node(&mut self, name: &str, allocatable: u32, open: bool) {
         let node = self.index_of(name);
         let at_node = &mut self.nodes[node];
@@ -98,14 +102,14 @@ impl Capacity {
         self.places
     }
 
-    /// Adds a pod to a node, which may be unknown so far.
+    /// Adds a pod to a node. The node may still be unknown.
     pub(super) fn add_pod(&mut self, name: &str) {
         let node = self.index_of(name);
         self.nodes[node].pods += 1;
         self.rebucket(node);
     }
 
-    /// Removes a pod from a node, and returns whether the node accepts a pod now.
+    /// Removes a pod from a node. Returns whether the node has room for a pod now.
     pub(super) fn remove_pod(&mut self, name: &str) -> bool {
         let node = self.index_of(name);
         self.nodes[node].pods = self.nodes[node].pods.saturating_sub(1);
@@ -113,7 +117,7 @@ impl Capacity {
         self.nodes[node].bucket.is_some()
     }
 
-    /// Returns the free capacity of a node, open or not.
+    /// Returns the free capacity of a node, open or not; 0 if the node is unknown.
     pub(super) fn free(&self, name: &str) -> u32 {
         u32::try_from(self.balance(name)).unwrap_or(0)
     }
@@ -125,8 +129,8 @@ impl Capacity {
         node.map_or(0, |node| i64::from(node.allocatable) - i64::from(node.pods))
     }
 
-    /// Adds a pod to a node with the most free capacity, chosen at random among equals, and returns
-    /// the node's name. Returns `None` if all nodes are full.
+    /// Adds a pod to the node with the most free capacity, chosen at random among equals, and
+    /// returns the node's name. Returns `None` if all nodes are full.
     pub(super) fn take(&mut self) -> Option<Str> {
         while self.highest > 0 && self.buckets[self.highest].is_empty() {
             self.highest -= 1;

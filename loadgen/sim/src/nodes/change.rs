@@ -1,4 +1,4 @@
-//! Changes of a pod's status: it is unschedulable, its images can't be pulled, its containers
+//! Changes of a pod's status: the pod is unschedulable, its images can't be pulled, its containers
 //! restart, it ends, its node becomes unreachable.
 
 use std::sync::Arc;
@@ -13,13 +13,13 @@ use serde_json::{Value, json};
 
 use super::pod_life::back_off_pulling;
 
-/// The maximum number of attempts at a status write. Each failure means that another client wrote
-/// the pod in between.
+/// The maximum number of attempts at a status write. After a conflict, another client has written
+/// the pod since it was read.
 pub(super) const STATUS_ATTEMPTS: usize = 5;
 
-/// Changes the status of a pod. `change` gets the live pod with the same UID and returns its new
-/// status, or `None` to keep it; after a conflict it is called again. Returns whether the status
-/// was written.
+/// Changes the status of a pod. `change` receives the stored pod with the same UID and returns the
+/// new status, or `None` to keep the stored one. It is called again after a conflict. Returns
+/// whether the status was written.
 pub(super) fn change_status(
     cluster: &Cluster,
     pod: &Pod,
@@ -45,7 +45,7 @@ pub(super) fn change_status(
     false
 }
 
-/// Returns the status of a pod on a silent node: not ready, with its previous reason.
+/// Returns the status of a pod on an unreachable node: not ready, with the previous reason.
 pub(super) fn unreachable(status: &PodStatus, now: Time) -> PodStatus {
     let mut status = status.clone();
     status.conditions.update(|condition| {
@@ -57,7 +57,7 @@ pub(super) fn unreachable(status: &PodStatus, now: Time) -> PodStatus {
     status
 }
 
-/// Returns the status with all containers ready.
+/// Returns the status with the pod and all its containers ready.
 pub(super) fn recovered(status: &PodStatus, now: Time) -> PodStatus {
     let mut status = status.clone();
     for container in &mut status.container_statuses {
@@ -69,8 +69,8 @@ pub(super) fn recovered(status: &PodStatus, now: Time) -> PodStatus {
     status
 }
 
-/// Returns the status with the container restarted and not ready yet, or `None` if there is no such
-/// container.
+/// Returns the status with the container of this index restarted and not ready yet; `None` if there
+/// is no such container.
 pub(super) fn restarted(status: &PodStatus, container: usize, now: Time) -> Option<PodStatus> {
     let mut status = status.clone();
     let restarted = status.container_statuses.get_mut(container)?;
@@ -108,15 +108,15 @@ pub(super) fn ended(status: &PodStatus, phase: PodPhase, now: Time) -> PodStatus
 /// The reason for which a full node rejects a pod.
 pub(super) const OUT_OF_PODS: &str = "OutOfpods";
 
-/// Returns the message of a node that has no room for another pod.
+/// Returns the message with which a node without room for another pod rejects one.
 pub(super) fn no_place(places: u32) -> String {
     format!(
         "Node didn't have enough resource: pods, requested: 1, used: {places}, capacity: {places}"
     )
 }
 
-/// Returns the status of a pod that its node rejects. It keeps nothing of a previous status except
-/// foreign conditions.
+/// Returns the status of a pod that its node rejects. Of the stored status, only conditions that
+/// the kubelet does not own are kept.
 pub(super) fn rejected(live: &Pod, reason: &str, message: &str, now: Time) -> PodStatus {
     let rest = live.status.rest.with("reason", reason);
     let message = format!("Pod was rejected: {message}");
@@ -136,8 +136,8 @@ pub(super) fn rejected(live: &Pod, reason: &str, message: &str, now: Time) -> Po
     }
 }
 
-/// Returns the status of an unschedulable pod, or `None` if the pod is bound or already has this
-/// message.
+/// Returns the status of an unschedulable pod; `None` if the pod is bound or a condition already
+/// has this message.
 pub(super) fn unschedulable(live: &Pod, message: &str, now: Time) -> Option<PodStatus> {
     let told = |condition: PodCondition| condition.rest.get("message") == Some(json!(message));
     if live.node_name.is_some() || live.status.conditions.iter().any(told) {
@@ -153,7 +153,7 @@ pub(super) fn unschedulable(live: &Pod, message: &str, now: Time) -> Option<PodS
 }
 
 /// Returns the status of a pod that is nominated to a node, or to no node if the name is empty.
-/// `told` is another change of the status. Returns `None` if nothing changes.
+/// `told` is the status after another change, if there is one. Returns `None` if nothing changes.
 pub(super) fn nominated(live: &Pod, told: Option<PodStatus>, node: &str) -> Option<PodStatus> {
     let known = live.status.rest.get(NOMINATED);
     let known = known.as_ref().and_then(Value::as_str).unwrap_or("");
@@ -168,11 +168,11 @@ pub(super) fn nominated(live: &Pod, told: Option<PodStatus>, node: &str) -> Opti
     Some(status)
 }
 
-/// The status member with the node that a pod gets after preemption.
+/// The status member with the node to which a pod is nominated after preemption.
 pub(super) const NOMINATED: &str = "nominatedNodeName";
 
-/// Returns the status of a pod with images that `unpullable` selects, or `None` if all its images
-/// can be pulled or the status already shows the failure.
+/// Returns the status of a pod that waits for images that `unpullable` selects; `None` if all its
+/// images can be pulled or the status already shows the failure.
 pub(super) fn not_pulled(
     live: &Pod,
     unpullable: impl Fn(&str) -> bool,
@@ -220,7 +220,7 @@ pub(super) fn not_pulled(
     Some(status)
 }
 
-/// Returns the `terminated` state of a container that has ended.
+/// Returns the `terminated` state of a container; `None` if it has not ended.
 fn termination(container: &ContainerStatus) -> Option<Value> {
     let details = container.details.as_ref()?;
     if !details.running_since.get().is_unset() {
@@ -230,13 +230,14 @@ fn termination(container: &ContainerStatus) -> Option<Value> {
     state.get("terminated").filter(|it| it.is_object()).cloned()
 }
 
-/// Whether the pod's status shows a container that has ended.
+/// Reports whether the pod's status shows a regular container that has ended.
 pub(super) fn has_ended_container(pod: &Pod) -> bool {
     let mut containers = pod.status.container_statuses.iter();
     containers.any(|container| termination(container).is_some())
 }
 
-/// Returns the status of a pod that is about to be deleted because of its node.
+/// Returns the status with the condition `DisruptionTarget`, for a pod that is about to be deleted
+/// because of its node.
 pub(super) fn disrupted(status: &PodStatus, reason: &str, message: &str, now: Time) -> PodStatus {
     let mut status = status.clone();
     let mut condition = condition(ConditionType::Other, true, reason, message, now);
@@ -263,8 +264,8 @@ fn condition(
     }
 }
 
-/// Sets a condition and replaces the one of its type. Its time is that of the last change of its
-/// status.
+/// Sets a condition, and replaces the existing one of the same type. The transition time stays the
+/// same if the condition's status does.
 fn put(status: &mut PodStatus, condition: PodCondition) {
     let mut new = Some(condition);
     status.conditions.update(|found| {

@@ -1,6 +1,6 @@
-//! The scheduler's view of the claims that a pod names. A pod waits for unbound claims, goes to a
-//! node that can mount its volumes, and gets volumes there for claims whose class waits for the
-//! first consumer.
+//! The scheduler's view of the claims that a pod names. A pod waits for its unbound claims, is
+//! bound to a node that can mount its volumes, and gets volumes on this node for claims whose class
+//! waits for the first consumer.
 //!
 //! A pod that waits for a claim is retried when the claim changes.
 //!
@@ -20,10 +20,10 @@ use super::asks::{NodeTerm, items};
 use super::scheduler::Waiting;
 use crate::executor::Waker;
 
-/// The annotation of a claim whose binding is complete.
+/// The annotation that marks a claim whose binding is complete.
 const BIND_COMPLETED: &str = "pv.kubernetes.io/bind-completed";
 
-/// The annotation with the node of a claim's first pod.
+/// The annotation that names the node of a claim's first pod.
 const SELECTED_NODE: &str = "volume.kubernetes.io/selected-node";
 
 /// The maximum number of events taken in one poll.
@@ -32,19 +32,19 @@ const BATCH: usize = 1_000;
 /// The namespace and name of a claim.
 pub(super) type ClaimKey = (Str, Str);
 
-/// The claims of a cluster. Nothing is watched until a pod waits for a claim.
+/// The claims of a cluster. The watches are opened only when they are needed.
 pub(super) struct Claims {
     cluster: Arc<Cluster>,
     waker: Waker,
     claims: Option<AnyWatch>,
-    /// Whether the watch of claims is new and has not been read.
+    /// Whether the watch of claims has been opened but not been read.
     is_unseen: bool,
     /// The watch of volumes, opened for the first claim whose class waits for a consumer.
     volumes: Option<AnyWatch>,
     events: Vec<WatchEvent<dyn Object>>,
     /// The pods that wait for each claim.
     waiting: BTreeMap<ClaimKey, Vec<Waiting>>,
-    /// The volumes without a claim, by name.
+    /// The volumes that are not reserved for a claim, by name.
     free: BTreeMap<Str, Arc<DynamicObject>>,
     /// The volumes reserved for claims that are not bound yet.
     reserved: BTreeMap<ClaimKey, Str>,
@@ -60,11 +60,12 @@ impl std::fmt::Debug for Claims {
 
 /// The state of a pod's claims.
 pub(super) enum State {
-    /// All claims are bound, if there are any.
+    /// All claims of the pod are bound. Holds the nodes that can mount the volumes.
     Bound(Vec<Reach>),
     /// No node can take the pod, for this reason, until this claim changes.
     Refused(String, ClaimKey),
-    /// These claims are bound once a node is selected.
+    /// These claims will be bound once a node is selected. Also holds the nodes that can mount the
+    /// volumes.
     Late(Vec<Arc<DynamicObject>>, Vec<Reach>),
 }
 
@@ -98,8 +99,8 @@ impl Claims {
         }
     }
 
-    /// Makes a pod wait for a claim. Starts the watch of claims, including its initial state, so
-    /// that no change since the claims were read is missed.
+    /// Makes a pod wait for a claim. The watch of claims begins with the current state, so that no
+    /// change since the claims were read is missed.
     pub(super) fn wait(&mut self, claim: ClaimKey, pod: Waiting) {
         self.waiting.entry(claim).or_default().push(pod);
         if self.claims.is_none() {
@@ -108,13 +109,13 @@ impl Claims {
         }
     }
 
-    /// Whether to call [`see`](Claims::see) immediately: a watch that has not been read wakes
-    /// nothing.
+    /// Reports whether [`see`](Claims::see) must be called immediately: a watch that has not been
+    /// read does not wake the scheduler.
     pub(super) fn is_unseen(&self) -> bool {
         self.is_unseen
     }
 
-    /// Whether any pod waits for a claim.
+    /// Reports whether any pod waits for a claim.
     pub(super) fn has_waiting(&self) -> bool {
         !self.waiting.is_empty()
     }
@@ -138,13 +139,13 @@ impl Claims {
             }
         }
         if !is_open {
-            // The watch starts again with the next waiting pod.
+            // The watch is opened again for the next waiting pod.
             woken.extend(self.take_waiting());
         }
         (woken, self.see_volumes(now))
     }
 
-    /// Updates the free volumes, and returns whether there are new ones.
+    /// Updates the free volumes. Returns whether there may be new ones.
     fn see_volumes(&mut self, now: Now) -> bool {
         let is_open = poll(&mut self.volumes, &mut self.events, now);
         let mut is_news = !is_open;
@@ -243,7 +244,7 @@ impl Claims {
         }
     }
 
-    /// Returns the nodes that can mount a volume, or `None` if all can.
+    /// Returns the nodes that can mount a volume; `None` if all nodes can.
     fn reach_of_volume(&self, name: &str) -> Option<Reach> {
         let Some(volume) = self.get(Kind::PERSISTENT_VOLUME, "", name) else {
             return Some(Reach {
@@ -256,7 +257,8 @@ impl Claims {
         Some(Reach { terms, reason })
     }
 
-    /// Returns the nodes where a claim of the class can get a volume, or `None` if all can.
+    /// Returns the nodes on which a claim of the class can get a volume; `None` if all nodes are
+    /// possible.
     fn reach_of_class(
         &mut self,
         class: &DynamicObject,
@@ -282,7 +284,7 @@ impl Claims {
         Some(Reach { terms, reason })
     }
 
-    /// Returns the class of a claim whose binding waits for the first consumer.
+    /// Returns the class of a claim if its binding waits for the first consumer, or else `None`.
     fn late_class(&self, claim: &DynamicObject) -> Option<Arc<DynamicObject>> {
         let class = part(claim, "spec")["storageClassName"].as_str()?;
         let class = self.get(Kind::STORAGE_CLASS, "", class)?;
@@ -291,8 +293,9 @@ impl Claims {
             .then_some(class)
     }
 
-    /// Records the selected node on claims, or reserves free volumes for them. After a conflict,
-    /// the write is repeated at the pod's next attempt, which the conflicting change triggers.
+    /// Records the selected node on claims, or reserves free volumes for them. A write that failed
+    /// because of a conflict is repeated at the pod's next attempt, which the conflicting change
+    /// triggers.
     pub(super) fn select(&mut self, claims: &[Arc<DynamicObject>], node: &str, now: Now) {
         let Ok(place) = self.cluster.get::<Node>("", node) else {
             return;
@@ -326,7 +329,8 @@ impl Claims {
         }
     }
 
-    /// Reserves a free volume for a claim; the binder completes the binding.
+    /// Reserves a free volume for a claim; the binder then completes the binding. `None` if the
+    /// write fails.
     fn reserve(&mut self, volume: &DynamicObject, claim: &DynamicObject, now: Now) -> Option<()> {
         let meta = &claim.metadata;
         let reference = json!({"apiVersion": "v1", "kind": "PersistentVolumeClaim",
@@ -342,8 +346,8 @@ impl Claims {
     }
 }
 
-/// Takes the events of a watch, and closes it if it has ended. Returns whether the watch is still
-/// open.
+/// Takes the events of a watch, and drops a watch that has ended. Returns whether the watch has not
+/// ended.
 fn poll(watch: &mut Option<AnyWatch>, events: &mut Vec<WatchEvent<dyn Object>>, now: Now) -> bool {
     if let Some(open) = watch {
         while open.poll(BATCH, now, events).more {}
@@ -355,7 +359,7 @@ fn poll(watch: &mut Option<AnyWatch>, events: &mut Vec<WatchEvent<dyn Object>>, 
     !has_ended
 }
 
-/// Returns the object of an event, and whether it exists.
+/// Returns the object of an event, and whether the object still exists.
 fn object(event: &WatchEvent<dyn Object>) -> Option<(&Arc<dyn Object>, bool)> {
     match event {
         WatchEvent::Added(object) | WatchEvent::Modified(object) => Some((object, true)),
@@ -376,7 +380,7 @@ fn affinity(volume: &DynamicObject) -> Option<Vec<NodeTerm>> {
     Some(items(terms).map(NodeTerm::from_value).collect())
 }
 
-/// Whether the class has a provisioner.
+/// Reports whether the class has a provisioner.
 fn is_provisioned(class: &DynamicObject) -> bool {
     part(class, "provisioner") != NO_PROVISIONER
 }

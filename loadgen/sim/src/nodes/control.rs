@@ -19,14 +19,14 @@ const SECOND: i64 = 1_000_000_000;
 /// upstream's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NodeTimes {
-    /// The time until a node with a silent kubelet is unreachable: its pods are then not ready, and
-    /// it gets no new pods.
+    /// The time from the moment a kubelet becomes silent until its node is unreachable, ns. The
+    /// node's pods are then not ready, and it gets no new pods.
     pub grace_ns: i64,
-    /// The time from then until its pods are evicted, which means deleted: they stay terminating.
-    /// If clients write to the cluster, the tolerations of pods decide, and this is the value that
-    /// admission gives new pods, in whole seconds.
+    /// The time from the moment a node is unreachable until its pods are evicted, ns. Eviction
+    /// deletes the pods, but they stay terminating. If clients write to the cluster, the
+    /// tolerations of pods decide, and admission gives this time to new pods, in whole seconds.
     pub toleration_ns: i64,
-    /// The time until the pods of a node that no longer exists are removed by force.
+    /// The time after which the pods of a node that no longer exists are removed by force, ns.
     pub quarantine_ns: i64,
 }
 
@@ -40,7 +40,7 @@ impl Default for NodeTimes {
     }
 }
 
-/// The annotation that makes a node's kubelet silent, with the value `silent`.
+/// The annotation of a node that makes its kubelet silent if the value is `silent`.
 pub(super) const KUBELET: &str = "podstorm/kubelet";
 
 /// A command to the kubelet of a pod. It has no effect on a pod that has ended, is being deleted or
@@ -56,10 +56,10 @@ pub enum PodCommand {
     Succeed,
 }
 
-/// An event for the tasks that simulate the nodes.
+/// An event for the tasks that simulate nodes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum NodeEvent {
-    /// The node's kubelet is silent.
+    /// The kubelet of this node has become silent.
     Lost(Str),
     /// The node's kubelet is back.
     Back(Str),
@@ -83,31 +83,31 @@ struct Inbox {
 
 #[derive(Default)]
 struct ControlState {
-    /// The nodes with any fault.
+    /// The nodes that have a fault.
     nodes: BTreeMap<Str, NodeFault>,
     inboxes: Vec<Inbox>,
 }
 
 /// Makes nodes fail and recover. Fault injection and the tasks that simulate the nodes share it,
-/// and any thread may use it. A change takes effect at the next run of those tasks, which on
-/// virtual time is at the same moment.
+/// and any thread may use it. A change takes effect when these tasks run next. On virtual time,
+/// that is the same moment.
 #[derive(Default)]
 pub struct NodeControl {
     times: NodeTimes,
-    /// Present if arbitrary clients write to the cluster.
+    /// The rules of a cluster to which arbitrary clients write; `None` for any other cluster.
     clients: Option<ClientRules>,
     /// Whether kubelets keep their nodes alive.
     keeps_alive: bool,
-    /// Whether kubelets write only the result of a pod's start and end, even for a cluster with
-    /// clients.
+    /// Whether kubelets write only the results of a pod's start and end, even in a cluster with
+    /// arbitrary clients.
     is_brief: bool,
     /// The number of pod addresses assigned so far.
     addresses: AtomicU64,
-    /// The suffixes of Event names.
+    /// The source of the suffixes of Event names.
     pub(crate) stamps: EventStamps,
     state: Mutex<ControlState>,
-    /// The number of nodes with a fault. Written under the lock; a reader that finds none doesn't
-    /// take it.
+    /// The number of nodes with a fault. Written under the lock of `state`; a reader that finds 0
+    /// doesn't take the lock.
     troubled: AtomicUsize,
 }
 
@@ -121,7 +121,7 @@ impl fmt::Debug for NodeControl {
 }
 
 impl NodeControl {
-    /// Returns a control of nodes without faults.
+    /// Returns a control whose nodes have no faults.
     pub fn new(times: NodeTimes) -> NodeControl {
         NodeControl {
             times,
@@ -137,8 +137,8 @@ impl NodeControl {
         }
     }
 
-    /// Makes kubelets [keep their nodes alive](super::Heartbeats). Controllers of the cluster then
-    /// handle silent nodes, and pods that do not tolerate taints.
+    /// Makes kubelets [keep their nodes alive](super::Heartbeats). The cluster's controllers then
+    /// handle silent nodes, and pods that do not tolerate the taints of their nodes.
     #[must_use]
     pub fn alive(self) -> NodeControl {
         NodeControl {
@@ -147,12 +147,13 @@ impl NodeControl {
         }
     }
 
-    /// Whether kubelets keep their nodes alive.
+    /// Reports whether kubelets keep their nodes alive.
     pub fn keeps_alive(&self) -> bool {
         self.keeps_alive
     }
 
-    /// Makes kubelets start a pod with one write and end it with one request.
+    /// Makes kubelets start a pod with one write and end it with one request, even in a cluster
+    /// with arbitrary clients.
     #[must_use]
     pub fn brief(self) -> NodeControl {
         NodeControl {
@@ -161,7 +162,7 @@ impl NodeControl {
         }
     }
 
-    /// Whether kubelets play every step of every pod's life.
+    /// Reports whether kubelets play every step of every pod's life.
     pub(super) fn plays_pods(&self) -> bool {
         self.clients.is_some() && !self.is_brief
     }
@@ -176,19 +177,19 @@ impl NodeControl {
 
     /// Returns the number of pod addresses assigned so far.
     pub fn addresses(&self) -> u64 {
-        // Relaxed: as in `next_pod_address`.
+        // Relaxed: a count that orders nothing.
         self.addresses.load(Ordering::Relaxed)
     }
 
-    /// Returns the rules of a cluster with arbitrary clients.
+    /// Returns the rules of a cluster with arbitrary clients; `None` for any other cluster.
     pub fn clients(&self) -> Option<&ClientRules> {
         self.clients.as_ref()
     }
 
-    /// Returns the address of the next pod, if pods have their own addresses.
+    /// Returns the address of the next pod; `None` if pods have their nodes' addresses.
     pub(super) fn next_pod_address(&self) -> Option<Ipv4Addr> {
         let network = self.clients.as_ref()?.pod_network?;
-        // Relaxed: only uniqueness matters.
+        // Relaxed: the numbers only have to be unique.
         Some(network.address(self.addresses.fetch_add(1, Ordering::Relaxed)))
     }
 
@@ -204,15 +205,15 @@ impl NodeControl {
         });
     }
 
-    /// Brings the kubelet back: it starts and ends the pods that wait for it, and running pods
-    /// become ready.
+    /// Brings the node's kubelet back: it starts and ends the pods that wait for it, and reports
+    /// running pods as ready.
     pub fn restore(&self, node: &str) {
         self.set(node, Some(NodeEvent::Back(node.into())), |fault| {
             std::mem::replace(&mut fault.lost, false)
         });
     }
 
-    /// Whether the node's kubelet is silent.
+    /// Reports whether the node's kubelet is silent.
     pub fn is_lost(&self, node: &str) -> bool {
         self.fault(node).lost
     }
@@ -225,7 +226,7 @@ impl NodeControl {
         });
     }
 
-    /// Whether the node's kubelet rejects pods.
+    /// Reports whether the node's kubelet rejects pods.
     pub fn is_rejecting(&self, node: &str) -> bool {
         self.fault(node).rejects
     }
@@ -253,7 +254,7 @@ impl NodeControl {
         }
     }
 
-    /// Opens an inbox of events for one task; new events call `waker`.
+    /// Opens an inbox of events for one task; each new event calls `waker`.
     pub(super) fn open_inbox(&self, waker: Waker) -> Receiver<NodeEvent> {
         let (events, inbox) = mpsc::channel();
         self.state().inboxes.push(Inbox { events, waker });
@@ -266,14 +267,14 @@ impl NodeControl {
     }
 
     fn fault(&self, node: &str) -> NodeFault {
-        // Relaxed: a reader of an older value acts as if it had read a moment earlier.
+        // Relaxed: a thread that reads an older value acts as if it had read a moment earlier.
         if self.troubled.load(Ordering::Relaxed) == 0 {
             return NodeFault::default();
         }
         self.state().nodes.get(node).copied().unwrap_or_default()
     }
 
-    /// Changes a node, and publishes the event if `change` reports a change.
+    /// Changes the faults of a node, and publishes `event` if `change` returns true.
     fn set(
         &self,
         node: &str,
@@ -298,7 +299,7 @@ impl NodeControl {
 
     fn publish(&self, state: MutexGuard<'_, ControlState>, event: NodeEvent) {
         for inbox in &state.inboxes {
-            // A finished task needs no events.
+            // The send fails if the task has ended, which needs no events.
             let _gone = inbox.events.send(event.clone());
         }
         let wakers: Vec<Waker> = state.inboxes.iter().map(|it| it.waker.clone()).collect();

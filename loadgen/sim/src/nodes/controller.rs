@@ -23,13 +23,13 @@ const TAINTED: (&str, &str) = (
     "Taint manager: deleting due to NoExecute taint",
 );
 
-/// Whether the node is marked as unreachable, so that it gets no new pods.
+/// Reports whether the node is marked as unreachable, so that it gets no new pods.
 pub(super) fn is_unreachable(node: &Node) -> bool {
     let taints = node.spec.get("taints").and_then(Value::as_array);
     taints.is_some_and(|taints| taints.iter().any(|taint| taint["key"] == UNREACHABLE))
 }
 
-/// The stage of a silent node.
+/// The stage of a node with a silent kubelet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
     /// The node's silence is detected at this time, ns.
@@ -49,17 +49,18 @@ impl Stage {
     }
 }
 
-/// The node controller and pod garbage collector.
+/// The node controller and the pod garbage collector.
 #[derive(Debug)]
 pub(super) struct NodeController {
     cluster: Arc<Cluster>,
     control: Arc<NodeControl>,
     nodes: ObjectStream<Node>,
-    /// Nodes that exist.
+    /// The nodes that exist.
     known: BTreeSet<Str>,
-    /// Nodes whose kubelet is silent.
+    /// The nodes whose kubelet is silent.
     silent: BTreeMap<Str, Stage>,
-    /// Nodes that do not exist but have pods, with the time at which those pods are removed, ns.
+    /// The nodes that do not exist but have pods, with the time at which these pods are removed,
+    /// ns.
     missing: BTreeMap<Str, i64>,
 }
 
@@ -79,7 +80,7 @@ impl NodeController {
         }
     }
 
-    /// Handles events of nodes.
+    /// Handles changes of Node objects.
     pub(super) fn see_nodes(&mut self, now: Now) -> Next {
         let (known, missing) = (&mut self.known, &mut self.missing);
         let (cluster, control) = (&self.cluster, &self.control);
@@ -99,7 +100,8 @@ impl NodeController {
             ObjectEvent::Deleted(node) => {
                 let name = node.metadata.name.as_str();
                 known.remove(name);
-                // For a cluster with clients, the pod garbage collector handles the pods.
+                // In a cluster with clients, the pod garbage collector of the cluster handles the
+                // pods.
                 if control.clients().is_none() {
                     missing.insert(name.into(), quarantined_ns);
                 }
@@ -133,7 +135,7 @@ impl NodeController {
         self.silent.insert(node, Stage::Silent(due_ns));
     }
 
-    /// Handles a kubelet that is back.
+    /// Handles a kubelet that has come back.
     pub(super) fn back(&mut self, node: &str, now: Now) {
         match self.silent.remove(node) {
             None | Some(Stage::Silent(_)) => {}
@@ -206,7 +208,7 @@ impl NodeController {
         }
     }
 
-    /// Writes the node's reachability to the node, if it exists.
+    /// Writes whether a node is reachable to the Node object, if it exists.
     fn mark(&self, name: &str, reachable: bool, now: Now) {
         let change = |change: &dyn Fn(&mut Node), status: bool| {
             // A write without a version applies to any stored version.
@@ -230,7 +232,7 @@ impl NodeController {
     }
 }
 
-/// Applies a client's changes to a node: its kubelet becomes silent or returns, and pods that do
+/// Applies a client's changes to a node: its kubelet becomes silent or comes back, and pods that do
 /// not tolerate a `NoExecute` taint are evicted. `tolerationSeconds` is ignored.
 fn obey(cluster: &Cluster, control: &NodeControl, node: &Node, now: Now) {
     let name = node.metadata.name.as_str();

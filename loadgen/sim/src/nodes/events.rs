@@ -1,9 +1,9 @@
 //! Events about pods from kubelets and the scheduler. They are written to the cluster immediately,
 //! if the [client rules](super::ClientRules) enable them.
 //!
-//! A kubelet's Events are `core/v1`: the recorder of its node counts repetitions and limits their
-//! rate. The scheduler's are `events.k8s.io/v1`: a repetition for an unchanged pod becomes a
-//! series.
+//! A kubelet's Events are in `core/v1`: the recorder of its node counts repetitions and limits
+//! their rate. The scheduler's Events are in `events.k8s.io/v1`: repetitions for an unchanged pod
+//! become a series.
 //!
 //! Source: `tools/record` and `tools/events` of client-go, Kubernetes 1.36.
 
@@ -26,20 +26,20 @@ use crate::executor::Next;
 
 const MINUTE_NS: i64 = 60 * 1_000_000_000;
 
-/// The time after its last repetition at which a series ends; also the interval of the check for
+/// The time from the last repetition to the end of a series; also the interval between checks for
 /// ended series.
 const SERIES_NS: i64 = 6 * MINUTE_NS;
 
 /// The time after which a waiting pod is retried even if no change makes it fit.
 const FLUSH_NS: i64 = 5 * MINUTE_NS;
 
-/// The interval at which the count of an ongoing series is written.
+/// The interval at which the count of a continuing series is written.
 const REFRESH_NS: i64 = 30 * MINUTE_NS;
 
 /// The maximum length of a message in `events.k8s.io/v1`, bytes.
 const NOTE_BYTES_MAX: usize = 1024;
 
-/// Records the Events of many nodes' kubelets.
+/// Records the Events of the kubelets of many nodes.
 #[derive(Debug)]
 pub(super) struct KubeletEvents {
     cluster: Arc<Cluster>,
@@ -48,9 +48,9 @@ pub(super) struct KubeletEvents {
 
 #[derive(Debug, Default)]
 struct NodeEvents {
-    /// `None` until the first Event.
+    /// The recorder of the node's kubelet; `None` until its first Event.
     recorder: Option<EventRecorder>,
-    /// The images pulled on the node.
+    /// The images that were pulled on the node.
     images: BTreeSet<Str>,
 }
 
@@ -68,7 +68,8 @@ impl KubeletEvents {
         }
     }
 
-    /// Initializes the images of the nodes in a resumed cluster: those of pods that have run.
+    /// Initializes the images of the nodes in a resumed cluster: each node has the images of the
+    /// pods that have run on it.
     pub(super) fn begin(&mut self) {
         let nodes = &mut self.nodes;
         self.cluster.for_each::<Pod>(|pod| {
@@ -81,7 +82,7 @@ impl KubeletEvents {
         });
     }
 
-    /// Whether an image was pulled on a node.
+    /// Reports whether an image was pulled on a node.
     pub(super) fn has_image(&self, node: &str, image: &str) -> bool {
         let node = self.nodes.get(node);
         node.is_some_and(|node| node.images.contains(image))
@@ -127,7 +128,7 @@ impl KubeletEvents {
                     repeated => repeated,
                 },
             };
-            // Rejected in a terminating namespace: the Event is lost, as upstream's is.
+            // A terminating namespace rejects the Event, which is then lost, as in upstream.
             if written.is_ok() {
                 recorder.written();
             }
@@ -135,7 +136,7 @@ impl KubeletEvents {
     }
 }
 
-/// Sets the part of the object that the Event is about.
+/// Sets the field path of the part of the object that the Event is about.
 fn about(mut event: Event, field_path: &str) -> Event {
     if let (Some(Regarding::Object(object)), false) = (&event.regarding, field_path.is_empty()) {
         let Value::Object(mut members) = object.to_json() else {
@@ -181,7 +182,7 @@ type SeriesKey = (Uid, &'static str);
 pub(super) struct SchedulerEvents {
     cluster: Arc<Cluster>,
     control: Arc<NodeControl>,
-    /// The monotonic time at which all waiting pods are retried, ns.
+    /// The monotonic time at which all waiting pods are retried, ns; `None` if it is not set.
     flush_ns: Option<i64>,
     /// The Events that may be repeated.
     series: BTreeMap<SeriesKey, Series>,
@@ -190,7 +191,7 @@ pub(super) struct SchedulerEvents {
     topics: BTreeMap<&'static str, Arc<EventTopic>>,
 }
 
-/// An Event, and the number of its repetitions for the pod at one version.
+/// A recorded Event, and the number of its repetitions while the pod does not change.
 #[derive(Debug)]
 struct Series {
     version: ResourceVersion,
@@ -231,7 +232,7 @@ impl SchedulerEvents {
         self.create(pod, Some(preemptor), PREEMPTED, &note, now);
     }
 
-    /// Records that no node can take the pod.
+    /// Records that no node can take the pod, with `note` as the message.
     pub(super) fn failed(&mut self, pod: &Pod, note: &str, now: Now) {
         let meta = &pod.metadata;
         let key = (meta.uid.clone(), FAILED.reason);
@@ -241,7 +242,7 @@ impl SchedulerEvents {
         {
             series.count += 1;
             series.last = now;
-            // Later repetitions are written periodically.
+            // The counts of later repetitions are written periodically.
             if series.count == 2 {
                 series.write(&self.cluster, now);
             }
@@ -264,7 +265,7 @@ impl SchedulerEvents {
         }
     }
 
-    /// Whether it is time to retry all waiting pods.
+    /// Reports whether it is time to retry all waiting pods.
     pub(super) fn is_flush_due(&mut self, now: Now) -> bool {
         self.flush_ns
             .take_if(|due_ns| *due_ns <= now.mono_ns)
@@ -357,7 +358,7 @@ impl SchedulerEvents {
 }
 
 impl Series {
-    /// Writes the final count.
+    /// Writes the final count of the series.
     fn finish(&self, cluster: &Cluster, now: Now) {
         if self.count > 2 {
             self.patch(cluster, now);

@@ -3,14 +3,14 @@
 //! all nodes.
 //!
 //! Every Node object has a kubelet, regardless of its creator. The kubelet of a node that has never
-//! reported readiness starts first: it gives the node what [registration](node_status) would have
-//! set. A [silent](super::NodeControl::lose) kubelet does nothing; when it is back, it reports
-//! immediately. The kubelet of a deleted node ends, and its Lease is left to the garbage collector;
-//! a later node of the same name has a new kubelet. A deleted Lease is recreated at the time of its
-//! next renewal.
+//! reported readiness starts first: it gives the node the labels and the status that
+//! [registration](node_status) would have set. A [silent](super::NodeControl::lose) kubelet does
+//! nothing. When it comes back, it reports immediately. The kubelet of a deleted node ends, and its
+//! Lease is left to the garbage collector; a later node of the same name has a new kubelet. A
+//! deleted Lease is recreated at the time of its next renewal.
 //!
 //! The node, its Lease and the seed determine when a kubelet acts: the kubelets of a resumed
-//! cluster act as the original ones would have.
+//! cluster act when the original ones would have acted.
 //!
 //! Source: Kubernetes' `pkg/kubelet/kubelet_node_status.go` and
 //! `k8s.io/component-helpers/apimachinery/lease`.
@@ -38,7 +38,7 @@ use crate::executor::{Next, Task, Waker};
 /// The namespace of node Leases.
 const LEASES: &str = "kube-node-lease";
 
-/// `spec.leaseDurationSeconds` of a Lease.
+/// The `spec.leaseDurationSeconds` of a node Lease.
 const LEASE_SECONDS: i64 = 40;
 
 /// The time between two renewals, without jitter: a quarter of the Lease duration.
@@ -47,21 +47,21 @@ const RENEW_EVERY_NS: i64 = LEASE_SECONDS * 1_000_000_000 / 4;
 /// The interval at which an unchanged status is reported.
 const REPORT_EVERY_NS: i64 = 300 * 1_000_000_000;
 
-/// The lead of the times in Event names over the clock.
+/// How far the times in Event names are ahead of the clock, ns.
 const AHEAD_NS: i64 = 500_000;
 
-/// The maximum number of attempts of one write. Each failure means that another client wrote in
-/// between.
+/// The maximum number of attempts at one write. After a conflict, another client has written the
+/// object since it was read.
 const ATTEMPTS: usize = 5;
 
-/// The heartbeats of all nodes' kubelets.
+/// The task that sends the heartbeats of all nodes' kubelets.
 #[derive(Debug)]
 pub struct Heartbeats {
     cluster: Arc<Cluster>,
     control: Arc<NodeControl>,
     seed: u64,
     renew_every_ns: i64,
-    /// The size of nodes that specify none.
+    /// The size of nodes that don't specify their size.
     size: NodeSize,
     nodes: ObjectStream<Node>,
     inbox: Receiver<NodeEvent>,
@@ -69,7 +69,7 @@ pub struct Heartbeats {
     /// The next action of each kubelet, with its entry number. An entry whose number is outdated is
     /// ignored.
     due: DueQueue<(Str, u64)>,
-    /// The number of the last entry.
+    /// The number of the last entry in `due`.
     number: u64,
     events: NodeEvents,
 }
@@ -77,17 +77,17 @@ pub struct Heartbeats {
 #[derive(Debug)]
 struct Kubelet {
     node: Arc<Node>,
-    /// The number of its valid entry in the queue; 0 if it has none.
+    /// The number of the kubelet's valid entry in `due`; 0 if it has none.
     number: u64,
-    /// The monotonic time at which it reports an unchanged status, ns.
+    /// The monotonic time at which the kubelet reports even an unchanged status, ns.
     report_ns: i64,
-    /// Whether its node was schedulable at the last heartbeat.
+    /// Whether the node was schedulable at the last heartbeat.
     was_schedulable: bool,
 }
 
 impl Heartbeats {
-    /// Returns the heartbeats of a cluster; `waker` wakes their task. Leases are renewed every 10
-    /// s, or four times within the grace period for silent nodes if that is shorter.
+    /// Returns the task for the heartbeats of a cluster; `waker` wakes it. Leases are renewed every
+    /// 10 s, or four times within the grace period for silent nodes if that is shorter.
     pub fn new(
         cluster: Arc<Cluster>,
         control: &Arc<NodeControl>,
@@ -112,7 +112,7 @@ impl Heartbeats {
         }
     }
 
-    /// Handles events of nodes.
+    /// Handles changes of Node objects.
     fn see_nodes(&mut self, now: Now) -> Next {
         let mut seen = Vec::new();
         let next = self.nodes.poll(now, |event| seen.push(event));
@@ -176,7 +176,7 @@ impl Heartbeats {
         }
     }
 
-    /// Adds the labels to the node of a starting kubelet. The status follows with the first report.
+    /// Adds the missing labels to the node of a starting kubelet. The first report adds the status.
     fn start(&mut self, node: &Node, now: Now) {
         self.events.record_start(&node.metadata.name, now);
         for _ in 0..ATTEMPTS {
@@ -203,7 +203,7 @@ impl Heartbeats {
         }
     }
 
-    /// Returns the time from a renewal at `renewed_ns`, wall time, to the next one.
+    /// Returns the time from a renewal at `renewed_ns`, in wall time, to the next renewal, ns.
     fn interval_ns(&self, name: &str, renewed_ns: i64) -> i64 {
         let every_ns = self.renew_every_ns;
         spread(self.seed, name, renewed_ns, every_ns..every_ns / 25 * 26)
@@ -234,13 +234,14 @@ impl Heartbeats {
                 }
             }
         }
-        // Computed from the Lease's rounded time, so that a fork renews it at the same moment.
+        // Computed from the rounded time in the Lease, so that a fork renews the Lease at the same
+        // moment.
         let said_ns = now.wall_ns.rem_euclid(1000);
         let after_ns = self.interval_ns(name, now.wall_ns - said_ns) - said_ns;
         self.schedule(name, after_ns, now);
     }
 
-    /// Reports the status of a node, and returns whether it was written.
+    /// Reports the status of a node. Returns whether the status was written.
     fn report(&self, node: &Node, now: Now) -> bool {
         for _ in 0..ATTEMPTS {
             let Ok(live) = self.cluster.get::<Node>("", &node.metadata.name) else {
@@ -286,11 +287,11 @@ impl Task for Heartbeats {
     }
 }
 
-/// Registers a node with `pods` as its capacity, an optional zone, and its Lease, as a starting
-/// kubelet does. An existing node of that name stays unchanged.
+/// Registers a node with `pods` as its capacity and an optional zone, and creates its Lease, as a
+/// starting kubelet does. An existing node of this name stays unchanged.
 ///
 /// # Errors
-/// If the server rejects the node.
+/// Fails if the server rejects the node.
 pub fn register(
     cluster: &Arc<Cluster>,
     name: &str,
@@ -304,7 +305,7 @@ pub fn register(
         let labels = &mut node.metadata.labels;
         *labels = labels.with("topology.kubernetes.io/zone", zone);
     }
-    // Unlike a create, an import keeps the status.
+    // Unlike `create`, `import` keeps the status.
     let node = match cluster.import(node, now) {
         Err(error) if error.code == 409 => return Ok(()),
         made => made?,
@@ -381,14 +382,14 @@ fn micro_time(now: Now) -> String {
     format!("{}.{micros:06}Z", seconds.trim_end_matches('Z'))
 }
 
-/// Returns the time at which a Lease was renewed, ns since the epoch.
+/// Returns the time at which a Lease was renewed, ns since the epoch; `None` if it has none.
 fn renew_time(lease: &DynamicObject) -> Option<i64> {
     let text = lease.fields.get("spec")?["renewTime"].as_str()?;
     let (time, micros) = Time::read_micros(text).ok()?;
     Some(time.unix_nanos()?.saturating_add(i64::from(micros) * 1000))
 }
 
-/// Returns the age of a time, ns; 0 if it is unset or in the future.
+/// Returns the time that has passed since `time`, ns; 0 if `time` is unset or in the future.
 fn age_ns(time: Time, now: Now) -> i64 {
     let ns = time.unix_nanos();
     ns.map_or(0, |ns| now.wall_ns.saturating_sub(ns).max(0))
@@ -401,13 +402,13 @@ fn spread(seed: u64, node: &str, moment: i64, range: Range<i64>) -> i64 {
     range.start.saturating_add((drawn % width) as i64)
 }
 
-/// Records Events about nodes, as kubelets do, and counts repetitions.
+/// Records Events about nodes, as kubelets do, and counts their repetitions.
 #[derive(Debug)]
 struct NodeEvents {
     cluster: Arc<Cluster>,
-    /// The Events by node and reason.
+    /// The recorded Events by node and reason.
     recorded: BTreeMap<(Str, &'static str), EventPatch>,
-    /// The number in the newest Event name.
+    /// The number in the name of the newest Event.
     last_ns: i64,
 }
 

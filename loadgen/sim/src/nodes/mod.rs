@@ -3,10 +3,10 @@
 //! [`NodeControl`] makes nodes fail.
 //!
 //! * `scheduler`: binds pods. `placement`: the nodes that can take a pod; `refusals`: the reasons
-//!   why others can't; `asks`, `neighbours`, `claims`: a pod's requirements on its node, on other
-//!   pods and on volumes; `placed`, `capacity`: the pods on nodes, and the free capacity;
-//!   `preemption`: the pods that are evicted for one of higher priority; `place_waits`: the time
-//!   that pods wait.
+//!   why other nodes can't; `asks`, `neighbours`, `claims`: a pod's requirements on its node, on
+//!   other pods and on volumes; `placed`, `capacity`: the pods on nodes, and the free capacity;
+//!   `preemption`: the pods that are ended for one of higher priority; `place_waits`: the time that
+//!   pods wait for room.
 //! * `kubelet`: starts and ends pods; `pod_life` and `script`: a pod that is played step by step,
 //!   as its annotation specifies; `status`, `change`: the statuses that kubelets write; `stuck`:
 //!   pods of a dump that can't become ready.

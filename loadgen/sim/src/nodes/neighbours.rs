@@ -12,7 +12,7 @@ use serde_json::Value;
 use super::asks::{Incoming, items, text};
 use super::placed::Placed;
 
-/// A node label and one of its values: the nodes with both are a domain.
+/// A node label and one of its values. The nodes with this value form a domain.
 type Domain = (String, Str);
 
 /// The part of a pod that terms look at.
@@ -22,15 +22,15 @@ pub(super) struct Labelled<'a> {
     pub(super) labels: &'a Labels,
 }
 
-/// A term of a pod's affinity or anti-affinity.
+/// A term of a pod's required affinity or anti-affinity to other pods.
 #[derive(Debug)]
 pub(super) struct Term {
     selector: Option<Selector>,
-    /// The namespaces of the pods that the term selects; the pod's own if empty and without a
-    /// namespace selector.
+    /// The namespaces of the pods that the term selects; the pod's own namespace if this is empty
+    /// and there is no namespace selector.
     namespaces: Vec<String>,
     namespace_selector: Option<Selector>,
-    /// The node label whose values are the domains.
+    /// The node label whose values define the domains.
     key: String,
 }
 
@@ -41,9 +41,9 @@ pub(super) struct Spread {
     key: String,
     max_skew: i64,
     min_domains: usize,
-    /// The labels whose values a pod must share to count.
+    /// The labels whose values another pod must share to be counted.
     shared: Vec<String>,
-    /// Whether nodes that the pod's selector and affinity exclude are ignored.
+    /// Whether nodes that the pod's node selector and affinity exclude are ignored.
     is_of_wanted: bool,
     /// Whether nodes with taints that the pod does not tolerate are ignored.
     is_of_tolerated: bool,
@@ -97,7 +97,7 @@ fn domain(key: &str, node: &Node) -> Option<Domain> {
 }
 
 impl Spread {
-    /// Returns the constraint, unless it is only a preference.
+    /// Parses a constraint; `None` if it is only a preference.
     pub(super) fn from_value(constraint: &Value) -> Option<Spread> {
         (constraint["whenUnsatisfiable"] != "ScheduleAnyway").then(|| Spread {
             selector: selector(&constraint["labelSelector"]),
@@ -124,19 +124,19 @@ impl Spread {
     }
 }
 
-/// The effect of the placed pods on one pod.
+/// The effect of the placed pods on the placement of one pod.
 #[derive(Debug, Default)]
 pub(super) struct Neighbours {
-    /// The domains of the pods that its affinity selects.
+    /// The domains with pods that the pod's affinity selects.
     near: BTreeSet<Domain>,
-    /// Whether it may be the first of the pods that its affinity selects.
+    /// Whether the pod may be the first of the pods that its own affinity selects.
     is_first: bool,
-    /// The domains of the pods that its anti-affinity selects.
+    /// The domains with pods that the pod's anti-affinity selects.
     far: BTreeSet<Domain>,
-    /// The domains of pods whose anti-affinity selects it.
+    /// The domains with pods whose anti-affinity selects the pod.
     kept_away: BTreeSet<Domain>,
-    /// For each spread constraint, the number of matching pods by domain, and the minimum of all
-    /// domains.
+    /// For each spread constraint, the number of matching pods in each domain, and the minimum over
+    /// all domains.
     spread: Vec<(BTreeMap<Str, i64>, i64)>,
 }
 
@@ -226,7 +226,7 @@ impl Neighbours {
     }
 
     /// Returns the reason why other pods keep the pod from the node, and whether ending pods would
-    /// not help.
+    /// not help. `None` if they don't keep it away.
     pub(super) fn refusal(
         &self,
         incoming: Incoming<'_>,

@@ -1,5 +1,5 @@
-//! The state that a kubelet reports of its node: the status, and the labels and annotations of a
-//! node that it registers.
+//! The state that a kubelet reports about its node: the status, and the labels and annotations of a
+//! node that the kubelet registers.
 //!
 //! Source: Kubernetes' `pkg/kubelet/kubelet_node_status.go` and `pkg/kubelet/nodestatus/setters.go`.
 
@@ -10,13 +10,13 @@ use super::rules::NodeSize;
 use super::scheduler::DEFAULT_PODS_PER_NODE;
 use super::status::node_address;
 
-/// A node condition without problems.
+/// A node condition in its normal state.
 struct Normal {
     of_type: &'static str,
     status: &'static str,
     reason: &'static str,
     message: &'static str,
-    /// The reason of the Event for a change to this condition.
+    /// The reason of the Event that reports the change to this state.
     event: &'static str,
 }
 
@@ -52,24 +52,24 @@ const CONDITIONS: [Normal; 4] = [
     },
 ];
 
-/// The annotation of a node whose volumes a controller attaches.
+/// The annotation of nodes to which a controller attaches volumes.
 const ATTACHED: &str = "volumes.kubernetes.io/controller-managed-attach-detach";
 
-/// A status computed by a kubelet.
+/// A node status, as a kubelet computes it.
 #[derive(Debug)]
 pub(super) struct Computed {
     /// The status, with current heartbeats.
     pub(super) status: Map,
-    /// Whether it differs from the node's status in more than heartbeats.
+    /// Whether it differs from the node's stored status in more than heartbeats.
     pub(super) is_changed: bool,
     /// The reasons of Events for changed conditions.
     pub(super) events: Vec<&'static str>,
 }
 
-/// Computes the status that a node's kubelet reports now. For a node that has never reported,
-/// missing members are filled in, with `size` as its size, and its conditions are set to normal.
-/// For any other node, only `Unknown` conditions become normal: other clients set the rest on
-/// purpose.
+/// Computes the status that a node's kubelet reports now. For a node whose kubelet has never
+/// reported, missing members are filled in, with `size` as the node's size, and missing and
+/// `Unknown` conditions are set to normal. For any other node, only `Unknown` conditions become
+/// normal: other clients have changed the rest on purpose.
 pub(super) fn compute(node: &Node, size: &NodeSize, now: Time) -> Computed {
     let name = &node.metadata.name;
     let mut status = node.status.clone();
@@ -141,14 +141,15 @@ pub(super) fn compute(node: &Node, size: &NodeSize, now: Time) -> Computed {
     }
 }
 
-/// Whether a node's kubelet has ever reported: a `Ready` condition exists.
+/// Reports whether a node's kubelet has ever reported, which means that the node has the condition
+/// `Ready`.
 pub(super) fn has_reported(node: &Node) -> bool {
     let conditions = node.status.get("conditions").and_then(Value::as_array);
     let mut conditions = conditions.into_iter().flatten();
     conditions.any(|condition| condition["type"] == "Ready")
 }
 
-/// Returns the time of the last heartbeat in the node's status; unset if there is none.
+/// Returns the time of the last heartbeat in the node's status; unset if there was none.
 pub(super) fn reported_at(node: &Node) -> Time {
     let conditions = node.status.get("conditions").and_then(Value::as_array);
     let mut conditions = conditions.into_iter().flatten();
@@ -162,8 +163,8 @@ fn capacity(size: &NodeSize, pods: u32) -> Value {
     json!({"cpu": cpu, "memory": memory, "ephemeral-storage": "1Ti", "pods": pods.to_string()})
 }
 
-/// Adds the missing labels and the missing annotation that a kubelet registers. Returns whether any
-/// was missing.
+/// Adds the missing labels and the missing annotation that a kubelet registers. Returns whether
+/// anything was missing.
 pub(super) fn label(node: &mut Node) -> bool {
     let name = node.metadata.name.clone();
     let labels = [
@@ -253,7 +254,7 @@ mod tests {
             "NodeReady",
         ];
         assert_eq!(events, all);
-        // Only heartbeats are left to report.
+        // Later, the kubelet has only heartbeats to report.
         let later = Time::from_unix_seconds(1_800_000_300);
         let again = compute(&node, &size, later);
         assert!(!again.is_changed && again.events.is_empty());

@@ -1,4 +1,4 @@
-//! The time that pods wait for room on a node. Pods that are bound immediately cost one check of an
+//! How long pods wait for room on a node. Pods that are bound immediately cost one check of an
 //! empty table.
 
 use compact_str::CompactString;
@@ -10,15 +10,15 @@ use podstorm_objects::{Str, hash_state};
 pub struct PlaceWaits {
     /// The number of pods that found no room at their first attempt.
     pub pods: u64,
-    /// The total time that they waited, ns: until they were bound or deleted.
+    /// The total time that these pods waited until they were bound or deleted, ns.
     pub total_ns: u64,
     /// The maximum number of pods that waited at the same time.
     pub most: u64,
-    /// The total capacity of the open nodes, in pods, at that maximum.
+    /// The total capacity of the open nodes, in pods, when that maximum was reached.
     pub places: u64,
 }
 
-/// The pods that wait for room, and the sums for those that have waited.
+/// The pods that wait for room, and the sums over all pods that have waited.
 #[derive(Debug)]
 pub(super) struct Unplaced {
     /// The monotonic time at which each pod began to wait, ns. Iterated only for sums.
@@ -36,8 +36,8 @@ impl Default for Unplaced {
 }
 
 impl Unplaced {
-    /// Records that a pod found no room on the open nodes; a pod that already waits continues to
-    /// wait.
+    /// Records that a pod found no room on the open nodes, which can hold `places` pods. A pod that
+    /// already waits continues to wait.
     pub(super) fn begin(
         &mut self,
         namespace: &Str,
@@ -56,7 +56,7 @@ impl Unplaced {
         });
     }
 
-    /// Records that a pod was bound or deleted, whether or not it waited.
+    /// Records that a pod was bound or deleted. Has no effect if the pod did not wait.
     #[inline]
     pub(super) fn end(&mut self, namespace: &Str, name: &CompactString, now_ns: i64) {
         if !self.since.is_empty() {
@@ -94,7 +94,7 @@ mod tests {
         unplaced.end(&namespace, &a, 5);
         unplaced.begin(&namespace, &a, 3, 10);
         unplaced.begin(&namespace, &b, 2, 20);
-        // A second attempt, with a different capacity.
+        // The second attempt of the same pod, with a different capacity.
         unplaced.begin(&namespace, &a, 9, 30);
         unplaced.end(&namespace, &a, 50);
         unplaced.end(&namespace, &c, 50);

@@ -1,7 +1,7 @@
-//! The pods on nodes, also in groups. The pods of one namespace with the same labels are equivalent
-//! to other pods, so a rule about other pods checks a group once, however many pods it has. Until
-//! such a rule exists, only pods with anti-affinity are grouped: each pod of an indexed Job has its
-//! own labels, and would be a group.
+//! The pods on nodes, individually and in groups. Pods of one namespace with the same labels are
+//! equivalent for other pods, so a rule about other pods is checked once for each group, regardless
+//! of the group's size. Until such a rule exists, only pods with anti-affinity are grouped: each
+//! pod of an indexed Job has its own labels and would form its own group.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -18,7 +18,7 @@ pub(super) struct PlacedPod {
     pub(super) pod: Arc<Pod>,
     pub(super) node: Str,
     pub(super) ask: Arc<Ask>,
-    /// The number of its group, if it is in a group.
+    /// The number of the pod's group, if it is in a group.
     group: Option<u32>,
 }
 
@@ -28,18 +28,18 @@ struct Shared {
     namespace: Str,
     labels: Labels,
     is_deleting: bool,
-    /// The address of their requirements; 0 without anti-affinity.
+    /// The memory address of the pods' requirements; 0 without anti-affinity.
     ask: usize,
 }
 
-/// Pods that are equivalent to other pods.
+/// A group of pods that are equivalent for other pods.
 #[derive(Debug)]
 pub(super) struct Group {
     shared: Shared,
-    /// The requirements of its first pod. If they include anti-affinity, all pods of the group
-    /// share them.
+    /// The requirements of the group's first pod. If they include anti-affinity, all pods of the
+    /// group share them.
     pub(super) ask: Arc<Ask>,
-    /// The number of its pods on each node, at least one.
+    /// The number of the group's pods on each node that has any.
     pub(super) on_nodes: BTreeMap<Str, u32>,
 }
 
@@ -51,13 +51,13 @@ pub(super) struct Placed {
     groups_all: bool,
     /// The groups by number. Each has at least one pod.
     groups: BTreeMap<u32, Group>,
-    /// The numbers of the groups.
+    /// The number of each group, by the properties that its pods share.
     numbers: HashMap<Shared, u32, ahash::RandomState>,
     /// The numbers of the groups with anti-affinity.
     exclusive: BTreeSet<u32>,
     /// The number of pods with each priority.
     priorities: BTreeMap<i32, usize>,
-    /// The number of the next group.
+    /// The number that the next group gets.
     next: u32,
 }
 
@@ -105,13 +105,13 @@ impl Placed {
         self.pods.values()
     }
 
-    /// Whether any pod has a lower priority.
+    /// Reports whether any pod has a priority below `priority`.
     pub(super) fn has_lower(&self, priority: i32) -> bool {
         let lowest = self.priorities.keys().next();
         lowest.is_some_and(|lowest| *lowest < priority)
     }
 
-    /// Returns all groups. [`group_all`](Placed::group_all) must have been called.
+    /// Returns all groups. [`group_all`](Placed::group_all) must have been called before.
     pub(super) fn groups(&self) -> impl Iterator<Item = &Group> {
         assert!(self.groups_all, "group_all must have been called");
         self.groups.values()

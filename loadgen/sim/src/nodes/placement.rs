@@ -1,7 +1,7 @@
-//! The nodes that can take a pod, and the reasons why others can't: cordons, taints, node selectors
-//! and affinity, host ports, resource requests, and the pods that are already placed.
+//! The nodes that can take a pod, and the reasons why other nodes can't: cordons, taints, node
+//! selectors and affinity, host ports, resource requests, and the pods that are already placed.
 //!
-//! No state is kept until it is needed: [client rules](super::ClientRules) require it, a node
+//! No state exists until it is needed: [client rules](super::ClientRules) require it, a node
 //! specifies an amount of a resource, or a pod [has requirements on its
 //! node](PodSpec::is_particular) other than resource requests.
 
@@ -29,32 +29,34 @@ use super::scheduler::Waiting;
 /// The maximum number of specs whose requirements are cached.
 const ASKS_MAX: usize = 10_000;
 
-/// The scheduler's state for pods that not every node can take.
+/// The scheduler's state for rules other than the capacity in pods.
 #[derive(Debug)]
 pub(super) struct Placement {
     pub(super) cluster: Arc<Cluster>,
     choice: NodeChoice,
-    /// Whether unschedulable pods get no status: there are no client rules.
+    /// Whether the cluster has no client rules. The status of unschedulable pods then does not
+    /// change.
     pub(super) is_of_run: bool,
     /// The nodes that can mount the volumes of the pod that is being placed.
     pub(super) reach: Vec<Reach>,
     nodes: BTreeMap<Str, Place>,
     used: HashMap<Str, Used, ahash::RandomState>,
     pub(super) placed: Placed,
-    /// The pods that wait for victims to end.
+    /// The pods that wait for the end of their victims.
     pub(super) nominations: Nominations,
-    /// The requirements of each spec, by the address of the spec, which the entry keeps alive.
+    /// The requirements of each spec, by the memory address of the spec, which the entry keeps
+    /// alive.
     asks: BTreeMap<usize, (Arc<PodSpec>, Arc<Ask>)>,
-    /// The reason why no node can take pods of a spec, by its address, until a pod is added or
-    /// removed or a node changes. Empty in a run.
+    /// The reason why no node can take the pods of a spec, by the spec's memory address. Cleared
+    /// when a pod is added or removed or a node changes. The reasons are empty in a run.
     refused: BTreeMap<usize, String>,
-    /// Unschedulable pods with requirements on their node.
+    /// The unschedulable pods with requirements on their node.
     pub(super) waiting: Vec<Waiting>,
-    /// Whether an additional pod may make one of them schedulable.
+    /// Whether an additional pod may make a waiting pod schedulable.
     awaits_neighbours: bool,
-    /// Whether a node may take one of them now.
+    /// Whether a node may be able to take a waiting pod now.
     pub(super) retry: bool,
-    /// Present if the scheduler writes Events.
+    /// The scheduler's Events; `None` if it writes none.
     pub(super) events: Option<SchedulerEvents>,
 }
 
@@ -95,7 +97,8 @@ impl Placement {
         }
     }
 
-    /// Returns the placement of a cluster without client rules, with its current pods and nodes.
+    /// Returns the placement of a cluster without client rules, filled with the cluster's current
+    /// pods and nodes.
     pub(super) fn of_run(cluster: &Arc<Cluster>) -> Placement {
         let mut placement = Placement::new(Arc::clone(cluster), NodeChoice::default(), None);
         placement.is_of_run = true;
@@ -130,8 +133,8 @@ impl Placement {
         self.refused.clear();
     }
 
-    /// Updates a node, which is new if `is_new`. Returns whether it may take pods that it could not
-    /// take before.
+    /// Adds a node if `is_new`, or else updates it. Returns whether the node may take pods that it
+    /// could not take before.
     pub(super) fn see_node(&mut self, node: Arc<Node>, is_new: bool) -> bool {
         let name = node.metadata.name.as_str();
         let allocatable = allocatable(&node);
@@ -157,7 +160,7 @@ impl Placement {
     pub(super) fn remove_node(&mut self, name: &str) {
         self.nodes.remove(name);
         self.refused.clear();
-        // With fewer domains, a pod may satisfy its spread constraints.
+        // With fewer domains, a waiting pod may satisfy its spread constraints.
         self.retry |= self.awaits_neighbours;
     }
 
@@ -168,7 +171,7 @@ impl Placement {
             return Arc::clone(ask);
         }
         if self.asks.len() >= ASKS_MAX {
-            // The refusals by address must not outlive the specs.
+            // The reasons by memory address must not outlive the specs.
             self.asks.clear();
             self.refused.clear();
         }
@@ -181,18 +184,18 @@ impl Placement {
         ask
     }
 
-    /// Whether the pod is placed.
+    /// Reports whether the pod is placed on a node.
     pub(super) fn has(&self, pod: &Pod) -> bool {
         self.placed.get(&pod.metadata.uid).is_some()
     }
 
-    /// Places a pod on a node, once.
+    /// Places a pod on a node, or updates a pod that is already placed.
     pub(super) fn add(&mut self, pod: &Arc<Pod>, node: &Str) {
         if self.placed.replace(pod, node) {
             return;
         }
         let before = self.lift(&pod.metadata.uid);
-        // A pod with lower requests leaves room.
+        // A pod whose requests became lower leaves room for others.
         self.retry |= before.is_some_and(|it| !Arc::ptr_eq(&it.pod.spec, &pod.spec));
         let ask = self.ask(&pod.spec);
         use_up(&mut self.used, node, &ask);
@@ -201,7 +204,7 @@ impl Placement {
         self.placed.insert(Arc::clone(pod), node.clone(), ask);
     }
 
-    /// Removes a pod that was deleted, has ended or was not bound.
+    /// Removes a pod that was deleted, has ended or could not be bound.
     pub(super) fn remove(&mut self, uid: &Uid) {
         if self.lift(uid).is_some() {
             self.nominations.going.remove(uid);
@@ -210,14 +213,14 @@ impl Placement {
         }
     }
 
-    /// Removes a pod temporarily, to evaluate the placement without it.
+    /// Removes a pod temporarily, to evaluate the placement without the pod.
     pub(super) fn lift(&mut self, uid: &Uid) -> Option<PlacedPod> {
         let placed = self.placed.remove(uid)?;
         give_back(&mut self.used, &placed.node, &placed.ask);
         Some(placed)
     }
 
-    /// Puts a removed pod back on its node.
+    /// Puts a temporarily removed pod back on its node.
     pub(super) fn settle(&mut self, placed: &PlacedPod) {
         let PlacedPod { pod, node, ask, .. } = placed;
         use_up(&mut self.used, node, ask);
@@ -225,7 +228,7 @@ impl Placement {
             .insert(Arc::clone(pod), node.clone(), Arc::clone(ask));
     }
 
-    /// Whether the choice of the node depends on more than requests and capacity in pods.
+    /// Reports whether the choice of the node depends on more than requests and capacity in pods.
     fn looks_at_all(&self, pod: &Pod, ask: &Ask) -> bool {
         self.choice == NodeChoice::First
             || ask.is_particular
@@ -233,7 +236,7 @@ impl Placement {
             || self.is_unwanted(pod)
     }
 
-    /// Whether the anti-affinity of placed pods excludes this one. O(groups of pods with
+    /// Reports whether the anti-affinity of any placed pod selects this pod. O(groups of pods with
     /// anti-affinity).
     fn is_unwanted(&self, pod: &Pod) -> bool {
         let meta = &pod.metadata;
@@ -247,9 +250,9 @@ impl Placement {
         })
     }
 
-    /// Selects the node of a pod and takes its capacity. If no node fits, returns whether only the
-    /// end of a pod can make room for this one, regardless of which pod. O(nodes) for pods with
-    /// requirements on their node, and if most nodes are full.
+    /// Selects the node for a pod and takes the node's capacity. If no node fits, the error is true
+    /// if the pod only needs capacity in pods, so that the end of any pod makes room for it.
+    /// O(nodes) for pods with requirements on their node, and if most nodes are full.
     pub(super) fn take(&mut self, pod: &Arc<Pod>, capacity: &mut Capacity) -> Result<Str, bool> {
         let ask = self.ask(&pod.spec);
         let is_plain = !self.looks_at_all(pod, &ask);
@@ -278,12 +281,12 @@ impl Placement {
         std::mem::take(&mut self.waiting)
     }
 
-    /// Whether these requirements alone decide a refusal, regardless of the pod's labels.
+    /// Reports whether a refusal depends only on these requirements, and not on the pod's labels.
     fn decides_alone(&self, ask: &Ask) -> bool {
         self.reach.is_empty() && !self.heeds_neighbours(ask)
     }
 
-    /// Whether placed pods affect the placement of this one.
+    /// Reports whether placed pods affect the placement of a pod with these requirements.
     fn heeds_neighbours(&self, ask: &Ask) -> bool {
         ask.has_neighbours() || self.placed.exclusive().next().is_some()
     }
@@ -304,7 +307,7 @@ impl Placement {
         Some(Neighbours::new(cluster, incoming, placed, nodes, node_of))
     }
 
-    /// Returns the chosen node among those that can take the pod.
+    /// Returns the node that the rule of the cluster chooses among those that can take the pod.
     fn choose(&self, incoming: Incoming<'_>, capacity: &Capacity) -> Option<Str> {
         let neighbours = self.neighbours(incoming);
         let ask = incoming.ask;
@@ -322,7 +325,7 @@ impl Placement {
             .map(|(free, name, _)| (free, name));
         let best = match self.choice {
             NodeChoice::First => open.next(),
-            // The first of equals.
+            // Among equals, the first node is chosen.
             NodeChoice::Roomiest => open
                 .collect::<Vec<_>>()
                 .into_iter()
@@ -332,14 +335,14 @@ impl Placement {
         best.map(|(_, name)| name.clone())
     }
 
-    /// Returns the resources of which a node has too little for the pod, and whether its total
-    /// amount is too small.
+    /// Returns the resources of which a node has too little left for the pod, each with whether
+    /// even the node's total amount is too small.
     fn lacking<'a>(&'a self, node: &str, ask: &'a Ask) -> impl Iterator<Item = (&'a str, bool)> {
         let place = self.nodes.get(node);
         let used = self.used.get(node);
         ask.requests.iter().filter_map(move |(name, asked)| {
             let all = place?.allocatable.get(name).copied();
-            // A node that doesn't specify one of these has enough.
+            // A node that doesn't specify one of these resources has enough of it.
             let is_usual = ["cpu", "memory", "ephemeral-storage"].contains(&name.as_str());
             let all = all.or((!is_usual).then_some(Quantity::default()))?;
             let used = used.and_then(|used| used.amounts.get(name).copied());
@@ -348,8 +351,8 @@ impl Placement {
         })
     }
 
-    /// Returns the reason why the node, with room for `free` more pods, can't take the pod: the
-    /// message of the first rule that fails.
+    /// Returns the reasons why the node, with room for `free` more pods, can't take the pod: those
+    /// of the first rule that fails. `None` if the node can take the pod.
     ///
     /// Source: the order and the messages of the plugins of Kubernetes' scheduler, 1.36.
     fn refusal(
@@ -408,8 +411,8 @@ impl Placement {
         Some(Refusal::one(reason, is_hopeless))
     }
 
-    /// Returns the reason like [`refusal`](Placement::refusal), given the pods that are currently
-    /// placed.
+    /// Returns the reasons like [`refusal`](Placement::refusal), with the effect of the pods that
+    /// are placed now.
     pub(super) fn refusal_now(
         &self,
         incoming: Incoming<'_>,
@@ -422,9 +425,9 @@ impl Placement {
         self.refusal(incoming, neighbours.as_ref(), node, place, free)
     }
 
-    /// Returns the result for a pod that no node can take, whose [hold](Placement::hold) is
-    /// released. O(nodes) and, if pods of lower priority are placed, O(placed pods), unless a pod
-    /// of the same spec was refused since the last change.
+    /// Returns the result for a pod that no node can take. Its resources must have been
+    /// [released](Placement::let_go). O(nodes) and, if pods of lower priority are placed, O(placed
+    /// pods), unless a pod of the same spec was refused since the last change.
     pub(super) fn refuse(&mut self, pod: &Arc<Pod>, capacity: &Capacity) -> Refused {
         let address = Arc::as_ptr(&pod.spec).addr();
         if let Some(why) = self.refused.get(&address).filter(|_| self.reach.is_empty()) {
@@ -435,7 +438,7 @@ impl Placement {
             true => Refused::default(),
             false => self.search(pod, &ask, capacity),
         };
-        // A refusal that depends only on the spec applies to all pods with that spec.
+        // A refusal that depends only on the spec applies to all pods with this spec.
         if self.nominations.is_empty() && self.decides_alone(&ask) {
             self.refused.insert(address, refused.why.clone());
         }
@@ -478,13 +481,13 @@ impl Placement {
         refused
     }
 
-    /// Returns the result for a pod that no node can take for this reason.
+    /// Returns the result for a pod that no node can take for the given reason.
     pub(super) fn refuse_everywhere(&self, why: &str) -> Refused {
         Refused::because(everywhere(self.nodes.len(), why))
     }
 
-    /// Releases the resources reserved on their nodes for a pod and for nominated pods of lower
-    /// priority, so that this pod may take them. Returns the UIDs of all of them, for
+    /// Releases the resources that are reserved for a pod and for nominated pods of lower priority,
+    /// so that this pod may take them. Returns the UIDs of these pods, for
     /// [`hold`](Placement::hold).
     pub(super) fn let_go(&mut self, pod: &Pod, capacity: &mut Capacity) -> Vec<Uid> {
         let own = &pod.metadata.uid;
@@ -496,7 +499,7 @@ impl Placement {
         uids
     }
 
-    /// Reserves again the resources released for a pod and the others, if they are still nominated.
+    /// Reserves resources for the pod and the others again, if they are still nominated.
     pub(super) fn hold(&mut self, pod: &Pod, others: Vec<Uid>, capacity: &mut Capacity) {
         let own = &pod.metadata.uid;
         let all = std::iter::once(own).chain(others.iter().filter(|uid| *uid != own));
@@ -506,7 +509,8 @@ impl Placement {
         }
     }
 
-    /// Ends the nomination of a pod that was bound or deleted. Returns whether it had one.
+    /// Ends the nomination of a pod that was bound or deleted. Returns whether the pod was
+    /// nominated.
     pub(super) fn end_nomination(&mut self, uid: &Uid, capacity: &mut Capacity) -> bool {
         let Some(held) = self.nominations.pods.remove(uid) else {
             return false;
@@ -543,7 +547,7 @@ impl Placement {
 
 /// Adds a pod's requirements to the use of a node.
 fn use_up(all: &mut HashMap<Str, Used, ahash::RandomState>, node: &Str, ask: &Ask) {
-    // Looked up first, because an entry would copy each name.
+    // Looked up first, because `entry` would copy each name.
     let used = match all.get_mut(node) {
         Some(used) => used,
         None => all.entry(node.clone()).or_default(),
@@ -573,18 +577,18 @@ fn give_back(all: &mut HashMap<Str, Used, ahash::RandomState>, node: &Str, ask: 
     }
 }
 
-/// Whether the node's taints keep away pods without tolerations.
+/// Reports whether the node has a taint that keeps away pods without tolerations.
 pub(super) fn is_tainted(node: &Node) -> bool {
     taints(node).any(|taint| keeps_away(taint) && !is_for_all(taint))
 }
 
-/// Whether the pod must leave the node: it does not tolerate one of its `NoExecute` taints other
-/// than `except`.
+/// Reports whether the pod must leave the node: it does not tolerate one of its `NoExecute` taints
+/// other than `except`.
 pub(super) fn is_driven_out(node: &Node, pod: &Pod, except: &str) -> bool {
     let mut taints = taints(node)
         .filter(|taint| taint["effect"] == "NoExecute" && taint["key"] != except)
         .peekable();
-    // Without taints, there is no need to parse the spec.
+    // Without taints, the spec need not be parsed.
     taints.peek().is_some() && {
         let ask = Ask::from_spec(&pod.spec);
         taints.any(|taint| !ask.tolerates(taint))

@@ -1,5 +1,5 @@
-//! Each rule of the scheduler as a table: nodes, existing pods, a pod, and its node or the reason
-//! why it has none.
+//! Tests of each rule of the scheduler, as tables: nodes, existing pods, a pod, and the pod's node
+//! or the reason why it has none.
 
 use std::sync::Arc;
 
@@ -19,8 +19,8 @@ pub(super) struct Placing {
 }
 
 impl Placing {
-    /// A cluster whose scheduler selects the first suitable node. Nodes have room for ten pods by
-    /// default.
+    /// Returns a cluster whose scheduler selects the first suitable node. Nodes have room for ten
+    /// pods by default.
     pub(super) fn on(nodes: &[Value]) -> Placing {
         let cluster = Cluster::new(ClusterOptions::default());
         let now = Now {
@@ -63,7 +63,7 @@ impl Placing {
         Arc::new(Pod::from_json(pod).unwrap())
     }
 
-    /// Returns the node that the pod gets, or the reason why it has none.
+    /// Creates a pod, and returns the node that it gets, or the reason why it gets none.
     pub(super) fn place(&mut self, members: &Value) -> String {
         let pod = self.pod(members);
         let taken = self.placement.take(&pod, &mut self.capacity);
@@ -94,8 +94,8 @@ pub(super) fn node(name: &str, more: Value) -> Value {
     node
 }
 
-/// The message with reasons `of_nodes`, and the numbers of nodes for which preemption would and
-/// would not help.
+/// Returns the message with the reasons `of_nodes`, and the numbers of nodes on which preemption
+/// would and would not help.
 fn why(of_nodes: &str, helpful: usize, hopeless: usize) -> String {
     let nodes = helpful + hopeless;
     let parts = [
@@ -289,7 +289,7 @@ fn requests_must_fit_the_nodes_allocatable_resources() {
             asks(json!({"example.com/gpu": "1"})),
             too_little("example.com/gpu"),
         ),
-        // Init containers run before the others, sidecars at the same time.
+        // Init containers run before the other containers, sidecars at the same time as them.
         (
             &has,
             json!({"initContainers": [container(json!({"cpu": "3"}))]}),
@@ -306,7 +306,7 @@ fn requests_must_fit_the_nodes_allocatable_resources() {
             json!({"initContainers": [sidecar], "containers": [container(json!({"cpu": "1500m"}))]}),
             too_little("cpu"),
         ),
-        // The pod as a whole, and its overhead beyond its containers.
+        // The pod as a whole may request more than its containers, and overhead is added.
         (
             &has,
             json!({"resources": {"requests": {"cpu": "3"}},
@@ -409,7 +409,7 @@ fn zones() -> [Value; 3] {
         .map(|(name, zone)| node(name, json!({"labels": {"zone": zone, "host": name}})))
 }
 
-/// A pod of an app with a rule about pods of an app.
+/// Returns a pod of one app with a rule about the pods of another app.
 fn about(kind: &str, app: &str, other: &str, key: &str, more: &Value) -> Value {
     let mut term = json!({"topologyKey": key, "labelSelector": {"matchLabels": {"app": other}}});
     for (key, value) in more.as_object().unwrap() {
@@ -461,7 +461,7 @@ fn anti_affinity_works_in_both_directions() {
     assert_eq!(placed, ["a", "b", "c"]);
     let near = why("3 node(s) didn't match pod anti-affinity rules", 3, 0);
     assert_eq!(placing.place(&apart("web", "web", "host")), near);
-    // A pod without rules is kept away by pods with rules.
+    // Pods with rules keep away a pod without rules.
     let unwanted = why(
         "3 node(s) didn't satisfy existing pods anti-affinity rules",
         3,

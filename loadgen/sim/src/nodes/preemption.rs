@@ -1,8 +1,8 @@
 //! Preemption: pods of lower priority are ended to make room for a pod that no node can take.
 //!
-//! The search evaluates each node without its pods of lower priority, then keeps as many of them as
-//! possible. The selected node is nominated: pods of lower or equal priority can't take the
-//! reserved room until the pod is bound.
+//! The search evaluates each node without its pods of lower priority, and then keeps as many of
+//! these pods as possible. The selected node is nominated: pods of lower or equal priority can't
+//! take the reserved room until the pod is bound.
 //!
 //! Source: `pkg/scheduler/framework/preemption` and its plugin `DefaultPreemption`, Kubernetes
 //! 1.36. Unlike upstream, the search considers all nodes.
@@ -22,10 +22,10 @@ use super::placed::PlacedPod;
 use super::placement::Placement;
 use super::refusals::{Reasons, Refusal};
 
-/// Added to each priority before summing, so that fewer pods have a smaller sum.
+/// The offset that is added to each priority before summing, so that every pod increases the sum.
 const OFFSET: i64 = 1 << 31;
 
-/// A pod that waits for victims on a node, with the requirements reserved for it.
+/// A pod that waits for victims on a node, with the requirements that are reserved for the pod.
 #[derive(Debug)]
 pub(super) struct Nomination {
     pub(super) pod: Arc<Pod>,
@@ -46,11 +46,12 @@ pub(super) struct Nominations {
 pub(super) struct Refused {
     /// The reason, in the words of Kubernetes' scheduler; empty in a run.
     pub(super) why: String,
-    /// The pods to delete for it.
+    /// The pods to delete for the pod.
     pub(super) victims: Vec<Arc<Pod>>,
-    /// The node that it is nominated to. Empty if an earlier nomination ends.
+    /// The node to which the pod is nominated; empty if an earlier nomination ends, `None` without
+    /// a change.
     pub(super) nominated: Option<Str>,
-    /// The pods of lower priority whose nomination to that node ends.
+    /// The pods of lower priority whose nominations to this node end.
     pub(super) outdone: Vec<Arc<Pod>>,
 }
 
@@ -68,7 +69,8 @@ impl Nominations {
         self.pods.is_empty()
     }
 
-    /// Returns the UIDs of this pod, if it is nominated, and of nominated pods with lower priority.
+    /// Returns the UIDs of this pod, if it is nominated, and of all nominated pods with lower
+    /// priority.
     pub(super) fn below(&self, uid: &Uid, priority: i32) -> Vec<Uid> {
         let all = self.pods.iter();
         let below = all.filter(|(other, it)| *other == uid || it.ask.priority < priority);
@@ -81,7 +83,8 @@ impl Nominations {
         self.pods.insert(uid, Nomination { pod, node, ask });
     }
 
-    /// Updates the nominations after the search for a pod.
+    /// Updates the nominations after the search for a pod, and returns the result without the
+    /// reason.
     pub(super) fn settle(&mut self, pod: &Arc<Pod>, ask: &Arc<Ask>, found: &Found) -> Refused {
         let mut refused = Refused::default();
         match found {
@@ -94,7 +97,7 @@ impl Nominations {
                 self.add(pod, node.clone(), Arc::clone(ask));
                 let uids = victims.iter().map(|victim| victim.metadata.uid.clone());
                 self.going.extend(uids);
-                // Victims that are already terminating need no request.
+                // Victims that are already terminating need not be deleted.
                 let staying = victims.iter().filter(|it| !it.metadata.is_deleting());
                 refused.victims = staying.cloned().collect();
                 refused.nominated = Some(node.clone());
@@ -111,23 +114,23 @@ impl Nominations {
 
 /// The result of the search for a pod that no node can take.
 pub(super) enum Found {
-    /// These pods of the node can be ended.
+    /// The end of these pods makes room on this node.
     Victims(Str, Vec<Arc<Pod>>),
-    /// The number of nodes for which preemption does not help, by reason.
+    /// Preemption does not help on any node: the number of nodes by reason.
     Nothing(Reasons),
     /// The pod may not preempt, for this reason.
     NotEligible(&'static str),
 }
 
-/// A node that can take the pod without these pods.
+/// A node that can take the pod once the victims have ended.
 struct Candidate {
     node: Str,
     victims: Vec<PlacedPod>,
-    /// The number of victims that violate a disruption budget.
+    /// The number of victims whose end violates a disruption budget.
     violations: usize,
 }
 
-/// Searches for a node whose pods can be ended for a pod that no node can take.
+/// Searches for a node on which the end of other pods makes room for a pod that no node can take.
 pub(super) fn search(
     placement: &mut Placement,
     incoming: Incoming<'_>,
@@ -168,7 +171,7 @@ pub(super) fn search(
             Some(uids) => try_node(placement, incoming, node, uids, &budgets, capacity),
         };
         match found {
-            // The first of equals.
+            // Among equals, the first node is chosen.
             Ok(candidate) => {
                 if best
                     .as_ref()
@@ -189,7 +192,7 @@ pub(super) fn search(
     }
 }
 
-/// Whether pods of lower priority are terminating on the pod's nominated node.
+/// Reports whether victims of lower priority are still ending on the pod's nominated node.
 fn awaits_victims(placement: &Placement, pod: &Pod, refusals: &[(Str, Refusal)]) -> bool {
     let nominations = &placement.nominations;
     let Some(own) = nominations.pods.get(&pod.metadata.uid) else {
@@ -203,7 +206,8 @@ fn awaits_victims(placement: &Placement, pod: &Pod, refusals: &[(Str, Refusal)])
         })
 }
 
-/// Returns the victims on a node that make room for the pod, or the reason why that does not help.
+/// Returns the victims on a node that make room for the pod, or the reasons why preemption does not
+/// help there.
 fn try_node(
     placement: &mut Placement,
     incoming: Incoming<'_>,
@@ -222,7 +226,7 @@ fn try_node(
     }
     let violating = violating(&lifted, budgets);
     let mut all: Vec<(PlacedPod, bool)> = lifted.into_iter().zip(violating).collect();
-    // Pods protected by their budgets are kept first.
+    // Pods that are protected by their budgets are kept first.
     all.sort_by_key(|(_, violates)| !violates);
     let (mut victims, mut violations) = (Vec::new(), 0);
     for (other, violates) in all {
@@ -245,9 +249,9 @@ fn try_node(
 }
 
 impl Candidate {
-    /// Returns the rank; the lowest is the best: fewest violations, then the lowest maximum
-    /// priority, the smallest sum of priorities, the fewest pods, and the latest start of the pods
-    /// with the highest priority.
+    /// Returns the rank of the candidate; the lowest rank is the best. It compares the number of
+    /// violations, then the maximum priority, the sum of priorities, the number of pods, and last
+    /// the start of the pods with the highest priority, of which the latest is best.
     fn rank(&self) -> (usize, i32, i64, usize, Reverse<i64>) {
         let highest = self.victims.first().map_or(i32::MIN, |it| it.ask.priority);
         let priorities = self.victims.iter().map(|it| i64::from(it.ask.priority));
@@ -263,8 +267,8 @@ impl Candidate {
     }
 }
 
-/// Returns the sort key of a pod; the lowest is the most important: the highest priority, then the
-/// earliest start.
+/// Returns the sort key of a pod. The most important pod comes first: that with the highest
+/// priority and, among equals, the earliest start.
 fn importance(placed: &PlacedPod) -> (Reverse<i32>, i64) {
     (Reverse(placed.ask.priority), start_ns(&placed.pod))
 }
@@ -284,7 +288,7 @@ fn start_ns(pod: &Pod) -> i64 {
     time.unix_nanos().unwrap_or(i64::MAX)
 }
 
-/// The number of pods that a budget allows to be disrupted.
+/// A disruption budget, and how many more disruptions it allows.
 struct Allowance {
     namespace: Str,
     selector: Selector,
@@ -315,7 +319,8 @@ impl Allowance {
     }
 }
 
-/// Returns for each pod whether its disruption exceeds its budgets.
+/// Returns for each pod whether its disruption would exceed a budget, given the disruptions of the
+/// earlier pods.
 fn violating(pods: &[PlacedPod], budgets: &[Allowance]) -> Vec<bool> {
     let mut allowed: Vec<i64> = budgets.iter().map(|budget| budget.allowed).collect();
     let mut violates = |pod: &Pod| {

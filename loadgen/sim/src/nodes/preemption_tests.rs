@@ -1,4 +1,4 @@
-//! The choice of victims for a pod of higher priority.
+//! Tests of the choice of victims for a pod of higher priority.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::placement_tests::{Placing, node};
 
-/// A pod with the given priority and number of cores.
+/// Returns a pod with the given priority that requests this number of cores.
 fn pod(priority: i32, cores: u32) -> Value {
     let requests = json!({"requests": {"cpu": cores}});
     json!({"priority": priority,
@@ -26,15 +26,15 @@ fn labelled(priority: i32, app: &str) -> Value {
     pod
 }
 
-/// Nodes `a`, `b` and so on with the given number of cores each.
+/// Returns a cluster with `count` nodes, `a`, `b` and so on, that have this number of cores each.
 fn nodes(count: usize, cores: u32) -> Placing {
     let all = ["a", "b", "c"].into_iter().take(count);
     let all = all.map(|name| node(name, json!({"allocatable": {"cpu": cores.to_string()}})));
     Placing::on(&all.collect::<Vec<_>>())
 }
 
-/// Puts pods `p1` and so on on nodes, and returns the node and the victims selected for another
-/// pod, or the message if there are none.
+/// Puts the pods `there` on nodes, named `p1` and so on. Returns the node and the victims that are
+/// selected for another pod, or the message if there are none.
 fn preempts(mut placing: Placing, there: &[(&str, Value)], other: &Value) -> String {
     for (node, pod) in there {
         placing.put(node, pod);
@@ -61,9 +61,9 @@ fn preempts(mut placing: Placing, there: &[(&str, Value)], other: &Value) -> Str
 fn the_node_with_the_least_important_victims_is_chosen() {
     let high = pod(10, 1);
     for (there, other, expected) in [
-        // The lowest maximum priority.
+        // The lowest maximum priority wins.
         (vec![("a", pod(5, 1)), ("b", pod(3, 1))], &high, "b: p2"),
-        // The smallest sum of priorities.
+        // The smallest sum of priorities wins.
         (
             vec![
                 ("a", pod(3, 1)),
@@ -80,10 +80,10 @@ fn the_node_with_the_least_important_victims_is_chosen() {
             &pod(10, 2),
             "b: p3",
         ),
-        // The latest start.
+        // The latest start wins.
         (vec![("a", started(1)), ("b", started(2))], &high, "b: p2"),
         (vec![("a", started(2)), ("b", started(1))], &high, "a: p1"),
-        // The first node.
+        // The first node wins.
         (vec![("a", pod(1, 1)), ("b", pod(1, 1))], &high, "a: p1"),
     ] {
         let cores = if there.len() > 2 { 2 } else { 1 };
@@ -147,7 +147,7 @@ fn the_reason_for_no_preemption_is_reported() {
     );
     let found = preempts(nodes(1, 1), &full, &pod(20, 2));
     assert_eq!(found, none(1, "1 Preemption is not helpful for scheduling"));
-    // The room without the possible victims is too small.
+    // Even without the possible victims, the room is too small.
     let there = [("a", pod(20, 2)), ("a", pod(1, 1)), ("b", pod(10, 3))];
     let found = preempts(nodes(2, 3), &there, &pod(10, 2));
     let what = "1 Insufficient cpu, 1 No preemption victims found for incoming pod";

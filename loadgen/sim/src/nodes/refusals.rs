@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Refusal {
     pub(super) reasons: Vec<Cow<'static, str>>,
-    /// Whether the node could not take it even without any other pods.
+    /// Whether the node could not take the pod even if other pods ended.
     pub(super) is_hopeless: bool,
 }
 
@@ -23,7 +23,7 @@ impl Refusal {
     }
 }
 
-/// The number of nodes with each reason.
+/// The number of nodes for each reason.
 #[derive(Debug, Default)]
 pub(super) struct Reasons(BTreeMap<Cow<'static, str>, usize>);
 
@@ -34,7 +34,7 @@ impl Reasons {
         }
     }
 
-    /// Formats the reasons, in sorted order, for a cluster with `nodes` nodes.
+    /// Returns the message with the reasons, sorted, for a cluster with `nodes` nodes.
     pub(super) fn words(&self, nodes: usize) -> String {
         let counted = self.0.iter();
         let mut told: Vec<String> = counted
@@ -45,7 +45,7 @@ impl Reasons {
     }
 }
 
-/// Formats the message for a pod that no node can take for this one reason.
+/// Returns the message for a pod that no node can take for the single reason `why`.
 pub(super) fn everywhere(nodes: usize, why: &str) -> String {
     format!(
         "0/{nodes} nodes are available: {why}. preemption: 0/{nodes} nodes are available: {nodes} \

@@ -12,30 +12,30 @@ use super::script::Script;
 pub const PPM: u32 = 1_000_000;
 
 /// The rules for simulated nodes in a cluster with arbitrary clients. In such a cluster, the
-/// scheduler also respects taints, tolerations, node selectors and required node affinity; a
-/// `NoExecute` taint evicts the pods that do not tolerate it; a node annotated with
-/// `podstorm/kubelet: silent` is [lost](super::NodeControl::lose) until the annotation is removed;
-/// a kubelet plays every step of a pod's life, and restarts a container whose status shows that it
-/// has ended, or ends the pod, according to its restart policy; and a pod is marked as disrupted
-/// before it is deleted because of its node.
+/// scheduler respects taints, tolerations, node selectors and required node affinity; a `NoExecute`
+/// taint evicts the pods that do not tolerate it; a node annotated with `podstorm/kubelet: silent`
+/// is [lost](super::NodeControl::lose) until the annotation is removed; a kubelet plays every step
+/// of a pod's life, and restarts a container whose status shows that it has ended, or ends the pod,
+/// according to its restart policy; and a pod is marked as disrupted before it is deleted because
+/// of its node.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ClientRules {
-    /// Images that can't be pulled, so that their pods stay pending. A `*` at either end matches
-    /// any text.
+    /// Patterns for images that can't be pulled, so that their pods stay pending. A `*` at either
+    /// end of a pattern matches any string.
     pub unpullable_images: Vec<String>,
     /// The rule that chooses among the nodes that can take a pod.
     pub node_choice: NodeChoice,
-    /// The size of nodes that specify none.
+    /// The size of nodes that don't specify their size.
     pub node_size: NodeSize,
-    /// The script of pods without their own script.
+    /// The script of pods that don't have their own script.
     pub script: Option<Script>,
-    /// The pods that end by themselves instead, if any.
+    /// The pods that end by themselves instead of following `script`, if any.
     pub finishing: Option<Finishing>,
-    /// The range for pod addresses; if `None`, a pod has its node's address.
+    /// The range of pod addresses; if `None`, a pod has its node's address.
     pub pod_network: Option<PodNetwork>,
     /// The ID that kubelets report for each container; empty to report none.
     pub container_id: String,
-    /// The ID that kubelets report for each image.
+    /// The ID that kubelets report for each image; empty to report none.
     pub image_id: String,
     /// Whether the scheduler and the kubelets write Events about pods.
     pub pod_events: bool,
@@ -51,7 +51,7 @@ pub enum NodeChoice {
     First,
 }
 
-/// The size of a node, as quantities in the server's canonical form.
+/// The size of a node. The quantities are in the server's canonical form.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodeSize {
     /// The number of cores.
@@ -69,15 +69,15 @@ impl Default for NodeSize {
     }
 }
 
-/// Pods that end by themselves: those whose restart policy is not `Always`.
+/// How pods whose restart policy is not `Always` end by themselves.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Finishing {
-    /// The time from their start to their end, ns.
+    /// The time from a pod's start to its end, ns.
     pub run_ns: i64,
     /// The number of pods per million that fail, with exit code 1, selected by UID; the others
     /// succeed.
     pub failing_ppm: u32,
-    /// Pods whose command or arguments contain one of these texts don't end.
+    /// Pods don't end if a word of their commands or arguments contains one of these strings.
     pub endless_commands: Vec<String>,
 }
 
@@ -90,7 +90,7 @@ pub struct PodNetwork {
 }
 
 impl ClientRules {
-    /// Whether the image can't be pulled.
+    /// Reports whether the image can't be pulled.
     pub fn is_unpullable(&self, image: &str) -> bool {
         let mut patterns = self.unpullable_images.iter();
         patterns.any(|pattern| {
@@ -107,7 +107,7 @@ impl ClientRules {
         })
     }
 
-    /// Returns the script of a pod without its own script.
+    /// Returns the script of a pod that doesn't have its own; `None` if no rule applies to it.
     pub(super) fn script_of(&self, pod: &Pod) -> Option<Script> {
         let finishing = self.finishing.as_ref();
         let finishing = finishing.filter(|it| it.finishes(&pod.spec));
@@ -116,7 +116,7 @@ impl ClientRules {
         finishing.or_else(|| self.script.clone())
     }
 
-    /// Whether a pod without a script ends by itself.
+    /// Reports whether a pod without its own script ends by itself.
     pub(super) fn finishes(&self, pod: &Pod) -> bool {
         let finishing = self.finishing.as_ref();
         finishing.is_some_and(|it| it.finishes(&pod.spec))
@@ -149,8 +149,8 @@ impl Finishing {
 }
 
 impl PodNetwork {
-    /// Parses a range like `192.0.2.0/24`. Returns `None` for another format, and for a range
-    /// without room for a pod.
+    /// Parses a range like `192.0.2.0/24`. Returns `None` if the format is another one, the address
+    /// is not the first of its range, or the range has no room for a pod.
     pub fn parse(text: &str) -> Option<PodNetwork> {
         let (address, length) = text.split_once('/')?;
         let (address, length): (Ipv4Addr, u32) = (address.parse().ok()?, length.parse().ok()?);
@@ -164,7 +164,7 @@ impl PodNetwork {
 
     /// Returns the address of the pod with this number; addresses repeat after the last one.
     pub(super) fn address(self, number: u64) -> Ipv4Addr {
-        // Below `count`, which is a 32-bit number.
+        // The cast is exact: the result is below `count`, a 32-bit number.
         let offset = (number % u64::from(self.count)) as u32;
         Ipv4Addr::from_bits(self.first + 1 + offset)
     }

@@ -1,10 +1,10 @@
 //! The simulated scheduler: binds every pod without a node to the node with the most free capacity,
 //! or to the first node that can take it.
 //!
-//! It considers the pod capacity of nodes (`status.allocatable.pods`, 110 if absent), cordons and
-//! taints, and all [other requirements](super::placement) of pods and nodes, if they have any. An
-//! unschedulable pod waits until a pod ends or a node changes. Pods that name another scheduler are
-//! ignored.
+//! The scheduler considers the pod capacity of nodes (`status.allocatable.pods`, 110 if absent),
+//! cordons and taints, and all [other requirements](super::placement) of pods and nodes, if they
+//! have any. An unschedulable pod waits until a pod ends or a node changes. Pods that name another
+//! scheduler are ignored.
 
 use std::cmp::Reverse;
 use std::collections::VecDeque;
@@ -55,26 +55,26 @@ pub struct Scheduler {
     nodes: ObjectStream<Node>,
     capacity: Capacity,
     latency: LatencySampler,
-    /// Pods whose scheduling latency has not passed.
+    /// The pods whose scheduling latency has not passed.
     delayed: DueQueue<Waiting>,
-    /// Pods to bind now.
+    /// The pods to bind now.
     ready: VecDeque<Waiting>,
-    /// Pods that fit on no node.
+    /// The pods that don't fit on any node.
     unschedulable: VecDeque<Waiting>,
-    /// The time that pods wait for room.
+    /// The times that pods wait for room.
     unplaced: Unplaced,
-    /// Pods that have ended and use no capacity.
+    /// The pods that have ended and so use no capacity.
     ended: HashSet<Uid, ahash::RandomState>,
     /// Whether any pod has had a priority other than 0.
     has_priorities: bool,
     /// Whether nodes can fail.
     handles_faults: bool,
-    /// Present if more than capacity in pods matters.
+    /// The state for rules other than the capacity in pods; `None` until such a rule exists.
     placement: Option<Placement>,
     /// Whether pods wait for their claims.
     heeds_claims: bool,
     claims: Claims,
-    /// Pods that stay without a node, if there are any.
+    /// The pods of a dump that stay without a node, if there are any.
     stuck: Option<Arc<StuckPods>>,
 }
 
@@ -101,7 +101,8 @@ impl Scheduler {
         }
     }
 
-    /// Leaves pods that arrived stuck without a node, and new pods like them.
+    /// Leaves pods that were stuck in the dump without a node, and new pods of their workloads,
+    /// too.
     #[must_use]
     pub fn leaving(mut self, stuck: Option<&Arc<StuckPods>>) -> Scheduler {
         self.stuck = stuck.cloned();
@@ -118,8 +119,8 @@ impl Scheduler {
     }
 
     /// Makes the scheduler handle node failures: unreachable nodes get no pods. With client rules,
-    /// it also respects all requirements of pods and nodes, and writes the reason to an
-    /// unschedulable pod.
+    /// the scheduler also respects all requirements of pods and nodes, and writes the reason to the
+    /// status of unschedulable pods.
     #[must_use]
     pub fn controlled_by(mut self, control: &Arc<NodeControl>) -> Scheduler {
         self.handles_faults = true;
@@ -134,7 +135,7 @@ impl Scheduler {
         self
     }
 
-    /// Returns the waits of pods for room on a node, up to now. O(waiting pods).
+    /// Returns how long pods have waited for room on a node, up to now. O(waiting pods).
     pub fn place_waits(&self, now: Now) -> PlaceWaits {
         self.unplaced.sums(now.mono_ns)
     }
@@ -225,13 +226,13 @@ impl Scheduler {
                     None => {}
                 }
             }
-            // If only this scheduler binds, it counted the pod at binding.
+            // If no other client binds pods, the pod was counted when this scheduler bound it.
             ObjectEvent::Modified(pod) => {
                 if let Some(placement) = placement {
                     match &pod.node_name {
                         _ if pod.status.phase.is_terminal() => placement.remove(&pod.metadata.uid),
                         Some(node) => {
-                            // Most changes of a pod are changes of its status.
+                            // Most changes of a pod only change its status.
                             let is_placed = placement.placed.replace(&pod, node);
                             if !is_placed && !placement.is_of_run && !placement.has(&pod) {
                                 capacity.add_pod(node);
@@ -276,7 +277,8 @@ impl Scheduler {
         })
     }
 
-    /// Selects a node for the pod and takes its capacity. Returns the node and the pod.
+    /// Selects a node for the pod and takes the node's capacity. Returns the node, and the pod if
+    /// it was read.
     fn place(&mut self, waiting: &Waiting, now: Now) -> Result<(Str, Option<Arc<Pod>>), NoPlace> {
         let Some(placement) = &mut self.placement else {
             let taken = self.capacity.take().map(|node| (node, None));
@@ -322,7 +324,7 @@ impl Scheduler {
         placement.reach.clear();
         let no_place = match (taken, claims) {
             (Ok(node), State::Late(claims, _)) => {
-                // The pod takes its capacity when the claims are bound.
+                // The pod takes capacity only once its claims are bound.
                 placement.remove(&pod.metadata.uid);
                 self.capacity.remove_pod(&node);
                 // This removal makes no room for other pods.
@@ -334,7 +336,7 @@ impl Scheduler {
             }
             (Ok(node), _) => return Ok((node, Some(pod))),
             (Err(_), State::Refused(_, claim)) => NoPlace::Claim(claim),
-            // Pods of other priorities are tried in priority order whenever one may fit.
+            // Pods with another priority are retried in the order of priority whenever one may fit.
             (Err(true), _) if pod.spec.priority == 0 => NoPlace::Full,
             (Err(_), _) => NoPlace::Particular,
         };
@@ -342,7 +344,8 @@ impl Scheduler {
         Err(no_place)
     }
 
-    /// Reports that no node can take the pod, and preempts other pods if that helps.
+    /// Reports that no node can take the pod, and deletes the victims of its preemption, if there
+    /// are any.
     fn refuse(&mut self, pod: &Arc<Pod>, refused: &Refused, now: Now) {
         let Some(placement) = &mut self.placement else {
             return;
@@ -382,7 +385,7 @@ impl Scheduler {
         });
     }
 
-    /// Records that a pod found no room: it waits, unless it has been deleted.
+    /// Records that a pod found no room and waits, unless it has been deleted.
     #[cold]
     fn waits(&mut self, waiting: &Waiting, now: Now) {
         let (namespace, name) = (&waiting.namespace, &waiting.name);
@@ -462,7 +465,7 @@ impl Scheduler {
                 if let (Some(pod), Some(placement)) = (&pod, &mut self.placement) {
                     placement.remove(&pod.metadata.uid);
                 }
-                // The pod was deleted in the meantime, so another pod may have its capacity.
+                // The pod was deleted in the meantime, so another pod may use the capacity.
                 if self.capacity.remove_pod(&node)
                     && let Some(first) = self.unschedulable.pop_front()
                 {
@@ -491,15 +494,15 @@ impl Scheduler {
 enum NoPlace {
     /// All open nodes are full.
     Full,
-    /// No suitable node has capacity.
+    /// No node that satisfies the pod's requirements has capacity.
     Particular,
-    /// Claims are not bound; this is the first one.
+    /// Claims of the pod are not bound; the key is that of the first one.
     Claim(ClaimKey),
     /// The pod no longer waits: it is deleted or terminating, or another client has bound it.
     Gone,
 }
 
-/// Whether the pod waits for this scheduler.
+/// Reports whether the pod waits for this scheduler.
 fn wants_scheduling(pod: &Pod) -> bool {
     let spec = &pod.spec;
     pod.is_active() && !spec.is_gated && spec.scheduler_name.is_none()

@@ -1,9 +1,10 @@
-//! Scripts of pods: the behavior of their containers, as the annotation `podstorm/script` specifies
+//! Scripts of pods: the behaviour of their containers, as the annotation `podstorm/script` specifies
 //! it.
 //!
-//! A script is a list of `KEY=VALUE` separated by blanks, or `CONTAINER.KEY=VALUE` for one
-//! container: `run=30s exit=1,1,0 ready=5s cache.run=never`. The values of a list apply to the
-//! first, the second, … instance of the container; the last value applies to all later ones.
+//! A script is a list of words separated by blanks: `KEY=VALUE`, or `CONTAINER.KEY=VALUE` for one
+//! container: `run=30s exit=1,1,0 ready=5s cache.run=never`. Values separated by commas apply to
+//! the first, the second, … instance of the container; the last value applies to all later
+//! instances.
 
 use std::fmt;
 
@@ -18,59 +19,59 @@ const SECOND_NS: i64 = 1_000_000_000;
 /// A time after the start of a container, ns; `None` means never.
 pub(super) type After = Option<i64>;
 
-/// The values of a word: usually one.
+/// The values of a word, usually one.
 type List<T> = SmallVec<[T; 1]>;
 
-/// The behavior of a pod's containers.
+/// The behaviour of a pod's containers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Script {
-    /// For containers other than init containers and sidecars.
+    /// The behaviour of containers other than init containers and sidecars.
     all: Part,
-    /// For containers by name; overrides `all`.
+    /// The behaviour of single containers, by name; overrides `all`.
     own: Vec<(Str, Part)>,
-    /// The time at which the node evicts the pod, ns after the pod began there.
+    /// The time at which the node evicts the pod, ns after the pod's start there.
     evicted_ns: After,
 }
 
-/// The behavior of a container; an empty list specifies nothing.
+/// The behaviour of a container. An empty list specifies nothing.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Part {
-    /// The time at which it ends by itself.
+    /// The time at which the container ends by itself.
     run: List<After>,
-    /// The way in which it ends.
+    /// How the container ends.
     exit: List<Exit>,
-    /// The time at which its startup probe begins to pass.
+    /// The time at which the startup probe begins to pass.
     started: List<After>,
-    /// The time at which its readiness probe begins to pass.
+    /// The time at which the readiness probe begins to pass.
     ready: List<After>,
-    /// The time at which its readiness probe begins to fail again.
+    /// The time at which the readiness probe begins to fail again.
     unready: List<After>,
-    /// The time at which its liveness probe reaches its failure threshold.
+    /// The time at which the liveness probe reaches its failure threshold.
     unhealthy: List<After>,
-    /// Whether each pull of its image succeeds.
+    /// Whether each pull of the container's image succeeds.
     pull: List<bool>,
-    /// Whether its `postStart` hook succeeds.
+    /// Whether the `postStart` hook succeeds.
     post_start: List<bool>,
-    /// Whether its `preStop` hook succeeds.
+    /// Whether the `preStop` hook succeeds.
     pre_stop: List<bool>,
-    /// The time that it takes to stop.
+    /// The time that the container takes to stop.
     stop: List<After>,
-    /// The way in which it stops.
+    /// How the container ends when it is stopped.
     stop_exit: List<Exit>,
 }
 
-/// The way in which a container ends.
+/// How a container ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Exit {
     /// By itself, with this code.
     Code(u8),
     /// By a signal.
     Signal(u8),
-    /// It exceeds its memory limit.
+    /// The container exceeds its memory limit.
     OutOfMemory,
 }
 
-/// The reason why a string is not a script. The message quotes the invalid word.
+/// The error for a string that is not a script. The message quotes the invalid word.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ScriptError(String);
 
@@ -99,7 +100,7 @@ impl Exit {
     /// The end of a container that doesn't stop in time.
     pub(super) const KILLED: Exit = Exit::Signal(9);
 
-    /// Returns the exit code in its status.
+    /// Returns the exit code in the status of a container that ended like this.
     pub(super) fn code(self) -> i32 {
         match self {
             Exit::Code(code) => code.into(),
@@ -108,7 +109,7 @@ impl Exit {
         }
     }
 
-    /// Returns the reason in its status.
+    /// Returns the reason in the status of a container that ended like this.
     pub(super) fn reason(self) -> &'static str {
         match self {
             Exit::Code(0) => "Completed",
@@ -132,7 +133,7 @@ impl Script {
     /// Parses a script.
     ///
     /// # Errors
-    /// A word that is not `KEY=VALUE`, an unknown key, or an invalid value.
+    /// Fails for a word that is not `KEY=VALUE`, an unknown key, and an invalid value.
     pub fn parse(text: &str) -> Result<Script, ScriptError> {
         let mut script = Script::default();
         for word in text.split_whitespace() {
@@ -144,8 +145,8 @@ impl Script {
         Ok(script)
     }
 
-    /// Returns a script whose containers end `run_ns` after their start: successfully, or each time
-    /// with exit code 1.
+    /// Returns a script whose containers end `run_ns` after their start: successfully, or with exit
+    /// code 1 each time if `fails`.
     pub(super) fn finishing(run_ns: i64, fails: bool) -> Script {
         let mut script = Script::default();
         script.all.run = smallvec![Some(run_ns)];
@@ -215,7 +216,7 @@ impl Script {
         &mut self.own[at].1
     }
 
-    /// Returns the time at which the node evicts the pod, ns after the pod began there.
+    /// Returns the time at which the node evicts the pod, ns after the pod's start there.
     pub(super) fn evicted_ns(&self) -> After {
         self.evicted_ns
     }
@@ -228,7 +229,7 @@ impl Script {
         Some(ScriptError(message))
     }
 
-    /// Returns the behavior of a container. Words for all containers do not apply to init
+    /// Returns the behaviour of a container. Words for all containers do not apply to init
     /// containers and sidecars.
     pub(super) fn part(&self, container: &str, is_regular: bool) -> Part {
         let mut own = self.own.iter();
@@ -259,13 +260,14 @@ fn or<T: Copy>(own: &mut List<T>, other: &[T]) {
 
 impl Part {
     /// Returns the time at which the given instance ends by itself, ns after its start. By default,
-    /// an init container and a container with an exit end immediately; others keep running.
+    /// an init container and a container whose script specifies `exit` end immediately; others keep
+    /// running.
     pub(super) fn run(&self, instance: usize, is_init: bool) -> After {
         let unsaid = (is_init || !self.exit.is_empty()).then_some(0);
         at(&self.run, instance).unwrap_or(unsaid)
     }
 
-    /// Returns the way in which the instance ends.
+    /// Returns how the given instance ends.
     pub(super) fn exit(&self, instance: usize) -> Exit {
         at(&self.exit, instance).unwrap_or(Exit::Code(0))
     }
@@ -280,12 +282,12 @@ impl Part {
         at(&self.unready, instance).unwrap_or(None)
     }
 
-    /// Returns the time at which the instance becomes ready, ns after the start.
+    /// Returns the time at which the readiness probe begins to pass, ns after the start.
     pub(super) fn ready(&self, instance: usize) -> After {
         at(&self.ready, instance).unwrap_or(Some(0))
     }
 
-    /// Whether the script specifies readiness.
+    /// Reports whether the script specifies when the container is ready.
     pub(super) fn says_ready(&self) -> bool {
         !(self.started.is_empty() && self.ready.is_empty() && self.unready.is_empty())
     }
@@ -296,17 +298,17 @@ impl Part {
         at(&self.unhealthy, instance).unwrap_or(None)
     }
 
-    /// Whether the pull after `failures` failed ones succeeds.
+    /// Reports whether a pull of the image succeeds after `failures` failed pulls.
     pub(super) fn pulls(&self, failures: usize) -> bool {
         at(&self.pull, failures).unwrap_or(true)
     }
 
-    /// Whether the `postStart` hook succeeds.
+    /// Reports whether the `postStart` hook of the instance succeeds.
     pub(super) fn post_start(&self, instance: usize) -> bool {
         at(&self.post_start, instance).unwrap_or(true)
     }
 
-    /// Whether the `preStop` hook succeeds.
+    /// Reports whether the `preStop` hook of the instance succeeds.
     pub(super) fn pre_stop(&self, instance: usize) -> bool {
         at(&self.pre_stop, instance).unwrap_or(true)
     }
@@ -316,13 +318,13 @@ impl Part {
         at(&self.stop, instance).unwrap_or(Some(usual))
     }
 
-    /// Returns the way in which the instance stops; `usual` by default.
+    /// Returns how the instance ends when it is stopped; `usual` by default.
     pub(super) fn stop_exit(&self, instance: usize, usual: Exit) -> Exit {
         at(&self.stop_exit, instance).unwrap_or(usual)
     }
 }
 
-/// Returns the value for an instance.
+/// Returns the value for an instance; `None` if there are no values.
 fn at<T: Copy>(values: &[T], instance: usize) -> Option<T> {
     values.get(instance).or(values.last()).copied()
 }

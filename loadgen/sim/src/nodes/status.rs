@@ -1,6 +1,6 @@
-//! The status that a kubelet writes when a pod's containers have started. Pods share equal parts:
-//! with 100,000 pods, the unread members of their statuses would otherwise need more memory than
-//! everything else.
+//! The status that a kubelet writes when a pod's containers have started. Pods share the equal
+//! parts of their statuses: with 100,000 pods, the members that nothing reads would otherwise need
+//! more memory than everything else.
 
 use std::sync::Arc;
 
@@ -18,11 +18,12 @@ use serde_json::{Value, json};
 /// Builds the statuses of running pods. Memory: one entry for each node and each image.
 #[derive(Debug)]
 pub(super) struct RunningStatus {
-    /// By node: the part shared by its pods with the last start time.
+    /// For each node, the part that its pods with the last start time share.
     by_node: HashMap<Str, Arc<PodStart>, RandomState>,
-    /// By image: the part shared by its containers with the last start time.
+    /// For each image, the part that its containers with the last start time share.
     by_image: HashMap<String, Arc<ContainerDetails>, RandomState>,
-    /// By image: the part shared by init containers that ended at the last start time.
+    /// For each image, the part that its init containers share if they ended at the last start
+    /// time.
     ended: HashMap<String, (Time, Arc<ContainerDetails>), RandomState>,
 }
 
@@ -35,7 +36,7 @@ impl RunningStatus {
         }
     }
 
-    /// Whether the node's address is known, from an earlier pod or from `introduce`.
+    /// Reports whether the node's address is known from an earlier pod or from `introduce`.
     pub(super) fn knows(&self, node: &Str) -> bool {
         self.by_node.contains_key(node)
     }
@@ -84,7 +85,8 @@ impl RunningStatus {
         }
     }
 
-    /// Returns the address of a node.
+    /// Returns the address of a node. A node that is not known gets [the address of its
+    /// name](node_address).
     pub(super) fn host_ip(&mut self, node: &Str) -> Address {
         if !self.knows(node) {
             self.introduce(node, node_address(node).as_str().into());
@@ -92,8 +94,8 @@ impl RunningStatus {
         self.by_node[node].host_ip.clone()
     }
 
-    /// Returns the start time and addresses of a pod, which has its node's address, as in the host
-    /// network.
+    /// Returns the start time and addresses of a pod. The pod has its node's address, as in the
+    /// host network.
     pub(super) fn start(&mut self, node: &Str, now: Time) -> Arc<PodStart> {
         if let Some(known) = self.by_node.get(node).filter(|it| it.time == now) {
             return Arc::clone(known);
@@ -109,7 +111,7 @@ impl RunningStatus {
         start
     }
 
-    /// Returns one running and ready container for each one in the spec.
+    /// Returns the status of a running and ready container for each container in the spec.
     fn containers<'a>(
         &'a mut self,
         spec: &'a [SpecContainer],
@@ -172,7 +174,7 @@ impl RunningStatus {
     }
 }
 
-/// Returns the unread members of the status of every container of an image.
+/// Returns the members that nothing reads of the status of a running container with this image.
 fn container_rest(image: &str) -> Map {
     let mut members = Map::new();
     members.insert("image".into(), json!(image));
@@ -182,7 +184,7 @@ fn container_rest(image: &str) -> Map {
     members
 }
 
-/// Returns the internal IP address of a node, from its status.
+/// Returns the internal IP address of a node, from its status; `None` if there is none.
 pub(super) fn internal_ip(cluster: &Cluster, node: &str) -> Option<Address> {
     let node = cluster.get::<Node>("", node).ok()?;
     let addresses = node.status.get("addresses").and_then(Value::as_array)?;
@@ -190,8 +192,8 @@ pub(super) fn internal_ip(cluster: &Cluster, node: &str) -> Option<Address> {
     internal["address"].as_str().map(Address::from)
 }
 
-/// Returns an address in 10.0.0.0/8, derived from the number at the end of the node's name, or from
-/// the hash of the name.
+/// Returns the address of a node, in 10.0.0.0/8. It is derived from the number at the end of the
+/// node's name, or else from the hash of the name.
 pub(super) fn node_address(node: &str) -> String {
     let digits = node.len() - node.bytes().rev().take_while(u8::is_ascii_digit).count();
     let number = node[digits..]

@@ -1,5 +1,5 @@
 //! Pods of a dump that can't become ready: images that can't be pulled, containers that crash, pods
-//! that no node can take. A simulated cluster doesn't know the cause, so it leaves these pods
+//! that no node can take. A simulated cluster can't resolve the cause, so it leaves these pods
 //! unchanged.
 //!
 //! If no pod of a workload is ready, its new pods probably fail the same way, so they get the same
@@ -16,10 +16,10 @@ use podstorm_objects::{
 };
 use serde_json::Value;
 
-/// The maximum number of characters of a reason.
+/// The maximum length of a reason, in characters.
 const REASON_CHARS: usize = 60;
 
-/// Waiting reasons that resolve themselves.
+/// The waiting reasons of containers that will start by themselves.
 const PASSING: [&str; 2] = ["ContainerCreating", "PodInitializing"];
 
 /// The message of Kubernetes' scheduler for full nodes. Pod capacity is simulated; other resources
@@ -30,8 +30,8 @@ const NO_PLACE: &str = "Too many pods";
 #[derive(Debug)]
 pub struct StuckPods {
     pods: HashSet<Uid, RandomState>,
-    /// By namespace, then by `KIND/NAME` of the controller: a workload that is deleted and
-    /// recreated keeps its name.
+    /// By namespace, then by `KIND/NAME` of the controller: a workload keeps its name when it is
+    /// deleted and recreated.
     workloads: HashMap<Str, HashMap<CompactString, Workload, RandomState>, RandomState>,
 }
 
@@ -39,7 +39,7 @@ pub struct StuckPods {
 #[derive(Debug)]
 struct Workload {
     reason: CompactString,
-    /// The status of its new pods; `None` if some of its pods are ready.
+    /// The status of the workload's new pods; `None` if some of its pods are ready.
     status: Option<PodStatus>,
 }
 
@@ -87,24 +87,25 @@ impl StuckPods {
         of_namespace.get(&workload_name(pod)?)
     }
 
-    /// Whether the pod arrived stuck, or is a new pod of a workload whose pods all did.
+    /// Reports whether the pod was stuck in the dump, or is a new pod of a workload whose pods were
+    /// all stuck.
     pub fn holds(&self, pod: &Pod) -> bool {
         self.pods.contains(&pod.metadata.uid) || self.status_of(pod).is_some()
     }
 
-    /// Whether the pod must stay without a node.
+    /// Reports whether the pod is stuck without a node.
     pub(super) fn keeps_from_nodes(&self, pod: &Pod) -> bool {
         self.pods.contains(&pod.metadata.uid)
             || self.status_of(pod).is_some_and(PodStatus::waits_for_node)
     }
 
-    /// Returns the status of its workload's pods, if all of them are stuck.
+    /// Returns the status of the new pods of the pod's workload, if all of its pods are stuck.
     fn status_of(&self, pod: &Pod) -> Option<&PodStatus> {
         self.workload(pod)?.status.as_ref()
     }
 
-    /// Returns the status that the kubelet writes for a bound pod that it can't start, or `None`
-    /// for a pod that arrived stuck or already has that status.
+    /// Returns the status that the kubelet writes for a bound pod that it can't start; `None` for a
+    /// pod that was stuck in the dump or already has this status.
     pub(super) fn written(&self, live: &Pod, now: Time) -> Option<PodStatus> {
         let is_new = !self.pods.contains(&live.metadata.uid)
             && live.status.conditions.first(ConditionType::Ready).is_none();
@@ -115,7 +116,8 @@ impl StuckPods {
         let init = model.init_container_statuses.as_ref();
         status.init_container_statuses = init.map(|init| Box::new(since(init, now)));
         for condition in model.conditions.iter() {
-            // The pod is bound, and foreign conditions are not the kubelet's.
+            // The pod is bound, so it has been scheduled. The kubelet does not own the other
+            // conditions.
             if !matches!(
                 condition.kind,
                 ConditionType::PodScheduled | ConditionType::Other
@@ -126,7 +128,7 @@ impl StuckPods {
                 });
             }
         }
-        // Without this condition, nothing has been written yet.
+        // Without this condition, the kubelet has not written anything yet.
         if status.conditions.first(ConditionType::Ready).is_none() {
             status
                 .conditions
@@ -135,14 +137,15 @@ impl StuckPods {
         Some(status)
     }
 
-    /// Returns the reason why pods of a workload can't become ready: `ImagePullBackOff`.
+    /// Returns the reason why pods of a workload can't become ready, such as `ImagePullBackOff`;
+    /// `None` if none of its pods is stuck.
     pub fn reason(&self, namespace: &str, kind: &str, name: &str) -> Option<&str> {
         let of_namespace = self.workloads.get(namespace)?;
         let workload = of_namespace.get(&format_compact!("{kind}/{name}"))?;
         Some(&workload.reason)
     }
 
-    /// Whether new pods of the workload can't become ready either.
+    /// Reports whether new pods of the workload can't become ready either.
     pub fn holds_new(&self, namespace: &str, kind: &str, name: &str) -> bool {
         let of_namespace = self.workloads.get(namespace);
         let name = format_compact!("{kind}/{name}");
@@ -152,8 +155,8 @@ impl StuckPods {
 }
 
 /// Returns the reason why an active pod can't become ready by itself, with the image if that is the
-/// cause: `ImagePullBackOff of web:2`. Returns `None` if its status shows that it is ready,
-/// terminating or still starting.
+/// cause: `ImagePullBackOff of web:2`. Returns `None` if the pod is ready, terminating or still
+/// starting, according to its status.
 pub fn problem(pod: &Pod) -> Option<CompactString> {
     let obstacle = obstacle(pod)?;
     if !obstacle.contains("Image") {
@@ -182,13 +185,13 @@ pub fn why_unready(pod: &Pod) -> CompactString {
     })
 }
 
-/// Returns the workload of a pod with a controller: `ReplicaSet/web`.
+/// Returns the workload of a pod: `ReplicaSet/web`. `None` without a controller.
 fn workload_name(pod: &Pod) -> Option<CompactString> {
     let owner = pod.metadata.controller()?;
     Some(format_compact!("{}/{}", owner.kind, owner.name))
 }
 
-/// Returns the statuses of containers that entered this state now and have never restarted.
+/// Returns the statuses as if the containers had entered their states now and had never restarted.
 fn since(containers: &ContainerStatuses, now: Time) -> ContainerStatuses {
     let now = PackedTime::new(now);
     let containers = containers.iter().map(|container| ContainerStatus {
@@ -206,7 +209,7 @@ fn since(containers: &ContainerStatuses, now: Time) -> ContainerStatuses {
 }
 
 trait Unbound {
-    /// Whether this is the status of a pod without a node.
+    /// Reports whether this is the status of a pod without a node.
     fn waits_for_node(&self) -> bool;
 }
 
@@ -217,7 +220,8 @@ impl Unbound for PodStatus {
     }
 }
 
-/// Returns the reason without the image: `CrashLoopBackOff`, `Unschedulable`.
+/// Returns the reason why an active pod can't become ready, without the image: `CrashLoopBackOff`,
+/// `Unschedulable`.
 fn obstacle(pod: &Pod) -> Option<CompactString> {
     let status = &pod.status;
     if !pod.is_active() || pod.is_ready() {
@@ -247,19 +251,19 @@ fn obstacle(pod: &Pod) -> Option<CompactString> {
     let reason = reason(pod);
     match waits {
         true => reason,
-        // It is running but has not become ready.
+        // The pod is running but has not become ready.
         false => Some(reason.unwrap_or_else(|| "Running".into())),
     }
 }
 
-/// Returns the reason in the statuses of its containers, or else in that of the pod.
+/// Returns the reason in the statuses of the pod's containers, or else in the status of the pod.
 fn reason(pod: &Pod) -> Option<CompactString> {
     let own = pod.status.rest.get("reason");
     let own = own.as_ref().and_then(Value::as_str).map(shown);
     own.or_else(|| containers(pod).find_map(failure))
 }
 
-/// Returns the statuses of init containers, then those of the other containers.
+/// Returns the statuses of the init containers, then those of the other containers.
 fn containers(pod: &Pod) -> impl Iterator<Item = &ContainerStatus> {
     let status = &pod.status;
     let init = status.init_container_statuses.iter();
@@ -267,7 +271,7 @@ fn containers(pod: &Pod) -> impl Iterator<Item = &ContainerStatus> {
     init.chain(status.container_statuses.iter())
 }
 
-/// Returns the waiting reason of a container.
+/// Returns the waiting reason in the status of a container; `None` if it does not wait.
 fn waits_for(container: &ContainerStatus) -> Option<CompactString> {
     let state = container.details.as_ref()?.rest.get("state")?;
     let reason = state["waiting"]["reason"].as_str()?;

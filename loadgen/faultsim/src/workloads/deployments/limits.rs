@@ -44,7 +44,7 @@ pub(super) fn limits(deployment: &Deployment) -> Limits {
     }
 }
 
-/// Whether two templates of schedules are equal. They differ only in their image and their
+/// Reports whether two templates of schedules are equal. They differ only in their image and their
 /// scheduler.
 pub(super) fn is_same(a: &PodTemplate, b: &PodTemplate) -> bool {
     let images = |it: &PodTemplate| {
@@ -55,7 +55,7 @@ pub(super) fn is_same(a: &PodTemplate, b: &PodTemplate) -> bool {
     images(a) == images(b) && scheduler(a) == scheduler(b)
 }
 
-/// Whether a Deployment of a schedule selects a ReplicaSet: its selector has only labels.
+/// Reports whether a Deployment of a schedule selects a ReplicaSet: its selector has only labels.
 pub(super) fn selects(deployment: &Deployment, set: &ReplicaSet) -> bool {
     let selector = deployment.spec.selector.as_ref();
     selector.is_some_and(|it| set.metadata.labels.contains_all(&it.match_labels))

@@ -148,9 +148,9 @@ fn difference(judge: &JobJudge, job: &Read<'_>, cluster: &Cluster) -> Option<Str
         .then(|| format!("the status of {name} has {said:?} ended pods instead of {recount:?}"))
 }
 
-/// Whether a pod keeps the tracking finalizer until another pod of its index is active, so that the
-/// other pod takes over its number of failures. While the Job is suspended or has no room for the
-/// other pod, the pod waits.
+/// Reports whether a pod keeps the tracking finalizer until another pod of its index is active, so
+/// that the other pod takes over its number of failures. While the Job is suspended or has no room
+/// for the other pod, the pod waits.
 pub(super) fn awaits_replacement(job: &Read<'_>, pod: &Pod, cluster: &Cluster) -> bool {
     let index = index_of(pod);
     let is_open = !job.done_indexes().contains(&index);

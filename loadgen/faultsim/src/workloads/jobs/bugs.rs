@@ -57,7 +57,7 @@ mod tests {
     use crate::rows;
     use crate::subject::Schedule;
 
-    /// Returns one figure of a bug, with upstream's and with the hardened behavior.
+    /// Returns one figure of a bug, with upstream's and with the hardened behaviour.
     fn figure(id: &str, at: usize) -> [u64; 2] {
         let schedule = Schedule::<Jobs>::read(rows::bug(id).expect("a known bug").text);
         let schedule = schedule.expect("a schedule");

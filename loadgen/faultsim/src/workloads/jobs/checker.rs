@@ -74,7 +74,7 @@ impl JobJudge {
         self.recount.get(job).copied().unwrap_or_default()
     }
 
-    /// Whether a pod had no Job for a while, or users removed its finalizer.
+    /// Reports whether a pod had no Job for a while, or users removed its finalizer.
     pub(super) fn is_odd(&self, pod: &Pod) -> bool {
         let known = self.pods.get(&pod.metadata.uid);
         known.is_some_and(|known| known.is_odd)
@@ -391,7 +391,7 @@ impl JobJudge {
         Err(("B3", format!("{name} lists {pod} as {list}")))
     }
 
-    /// Whether a Job may end for that reason.
+    /// Reports whether a Job may end for that reason.
     fn holds(&self, reason: &str, job: &Read<'_>, wall_ns: i64) -> bool {
         let indexes = |member| job.indexes(member).len() as i64;
         match reason {

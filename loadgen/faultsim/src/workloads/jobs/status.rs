@@ -53,12 +53,12 @@ impl<'a> Read<'a> {
         self.spec["suspend"] == true
     }
 
-    /// Whether its pods restart failed containers.
+    /// Reports whether its pods restart failed containers.
     pub(super) fn restarts(&self) -> bool {
         self.spec["template"]["spec"]["restartPolicy"] == "OnFailure"
     }
 
-    /// Whether a pod is replaced only once it has failed.
+    /// Reports whether a pod is replaced only once it has failed.
     pub(super) fn replaces_failed(&self) -> bool {
         self.spec["podReplacementPolicy"] == "Failed"
     }
@@ -148,7 +148,8 @@ impl<'a> Read<'a> {
         self.most().min((completions - ended).max(0))
     }
 
-    /// Whether the counts in the status end the Job, at the latest once its active pods are gone.
+    /// Reports whether the counts in the status end the Job, at the latest once its active pods are
+    /// gone.
     pub(super) fn must_end(&self) -> bool {
         let (succeeded, failed_indexes) = (self.succeeded(), self.own_indexes("failedIndexes"));
         let failed_indexes = failed_indexes.len() as i64;

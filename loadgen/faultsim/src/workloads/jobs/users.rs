@@ -306,16 +306,16 @@ fn stranded(harness: &FaultHarness) -> Vec<Arc<Pod>> {
     pods
 }
 
-/// Whether a Job selects a pod.
+/// Reports whether a Job selects a pod.
 pub(super) fn selects(job: &DynamicObject, pod: &Pod) -> bool {
     let uid = job.metadata.uid.to_string();
     let selecting = pod.metadata.labels.get(SELECTING);
     selecting.is_some_and(|text| **text == *uid)
 }
 
-/// Whether a Job can never make progress, with upstream's controller: the server permanently
-/// rejects its status because an index has pods with both outcomes, or rejects it until a start
-/// time that was written with a clock that was ahead.
+/// Reports whether a Job can never make progress, with upstream's controller: the server
+/// permanently rejects its status because an index has pods with both outcomes, or rejects it until
+/// a start time that was written with a clock that was ahead.
 fn is_hopeless(job: &Read<'_>, simulation: &Simulation) -> bool {
     let now_ns = simulation.harness.now().wall_ns;
     let (pods, _) = simulation.harness.cluster().list::<Pod>(Some(NAMESPACE));

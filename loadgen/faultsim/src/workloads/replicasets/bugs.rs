@@ -1,6 +1,6 @@
 //! Known bugs of upstream's ReplicaSet controllers, with the schedules that reproduce them.
 //!
-//! Metrics show whether a bug is present: the same schedule is played with both behaviors, and the
+//! Metrics show whether a bug is present: the same schedule is played with both behaviours, and the
 //! verdicts are compared. The schedules are in `loadgen/faultsim/bugs`; bugs that upstream has
 //! fixed (M3 to M5) have none.
 

@@ -30,7 +30,7 @@ impl WorkloadKind {
         WorkloadKind::ReplicationController,
     ];
 
-    /// Whether it is the default kind, which schedules omit.
+    /// Reports whether it is the default kind, which schedules omit.
     pub(crate) fn is_usual(&self) -> bool {
         *self == WorkloadKind::default()
     }

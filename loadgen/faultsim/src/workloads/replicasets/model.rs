@@ -123,19 +123,20 @@ pub(crate) fn counts<'a>(
     counts
 }
 
-/// Whether the pod has neither ended nor started terminating.
+/// Reports whether the pod has neither ended nor started terminating.
 pub(super) fn is_active(pod: &Pod) -> bool {
     !pod.metadata.is_deleting()
         && !matches!(pod.status.phase, PodPhase::Succeeded | PodPhase::Failed)
 }
 
-/// Whether an object is a pod's controller.
+/// Reports whether an object is a pod's controller.
 pub(super) fn owns(set: &ReplicaSet, pod: &Pod) -> bool {
     let mut owners = pod.metadata.owner_references.iter();
     owners.any(|owner| owner.controller == Some(true) && owner.uid == set.metadata.uid)
 }
 
-/// Whether a ReplicaSet's selector matches a pod. Selectors of a simulation only compare labels.
+/// Reports whether a ReplicaSet's selector matches a pod. Selectors of a simulation only compare
+/// labels.
 pub(super) fn selects(set: &ReplicaSet, pod: &Pod) -> bool {
     let selector: Option<&LabelSelector> = set.spec.selector.as_deref();
     selector.is_some_and(|selector| {

@@ -1,6 +1,6 @@
 //! Planted faults: deliberately broken controllers, each of which the seeds must detect.
 //!
-//! A planted fault changes no source line. It disables a row of the hardened behavior, gives the
+//! A planted fault changes no source line. It disables a row of the hardened behaviour, gives the
 //! controller other settings than the checkers assume, corrupts the controller's state after every
 //! sync, or replaces the controller's requests. A fault is planted for one thread; a schedule is
 //! played on one thread.
@@ -64,7 +64,7 @@ enum Seeds {
     Of(FaultClass),
 }
 
-/// Plays seeds with one behavior until one violates an invariant, and returns that invariant.
+/// Plays seeds with one behaviour until one violates an invariant, and returns that invariant.
 #[track_caller]
 fn noticed(fault: Fault, behaviour: Behaviour, seeds: Seeds) -> &'static str {
     let classes = match seeds {
@@ -96,7 +96,7 @@ fn noticed(fault: Fault, behaviour: Behaviour, seeds: Seeds) -> &'static str {
     violation.invariant
 }
 
-/// Disables a row of the hardened behavior.
+/// Disables a row of the hardened behaviour.
 #[track_caller]
 fn without(row: fn(&mut SimOptions), seeds: Seeds, expected: &[&str]) {
     let found = noticed(Fault::Options(row), Behaviour::Hardened, seeds);
@@ -136,7 +136,7 @@ rows! {
         Seeds::Of(FaultClass::NamespaceTermination), &["L1", "S6"];
 }
 
-/// Tests a controller that is broken with both behaviors; each must be detected by one of these
+/// Tests a controller that is broken with both behaviours; each must be detected by one of these
 /// invariants.
 #[track_caller]
 fn wrong(fault: Fault, expected: &[&str]) {

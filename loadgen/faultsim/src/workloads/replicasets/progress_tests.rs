@@ -230,9 +230,9 @@ fn healthy_keys_are_synced_in_time_next_to_failing_keys() {
 const BUSY_C_NS: i64 = SECOND;
 
 /// The constant if pods are immediately ready and there are no events, so that each sync waits for
-/// its retry: at most 1.2 s with the hardened behavior. There, a sync that has created a pod resets
-/// its back-off; upstream's back-off grows to 1,000 s, and the ReplicaSet is not complete within
-/// six hours at a fraction of 0.5.
+/// its retry: at most 1.2 s with the hardened behaviour. There, a sync that has created a pod
+/// resets its back-off; upstream's back-off grows to 1,000 s, and the ReplicaSet is not complete
+/// within six hours at a fraction of 0.5.
 const QUIET_C_NS: i64 = 2 * SECOND;
 
 /// L5: returns the time that a ReplicaSet of 500 needs for its pods, ns, if the given fraction of
@@ -268,7 +268,7 @@ fn failing_creates_delay_a_replica_set_but_do_not_stop_it() {
             (10, 0.3),
             (10, 0.5),
         ] {
-            // With upstream's behavior, each sync then waits for its retry, without a limit.
+            // With upstream's behaviour, each sync then waits for its retry, without a limit.
             if startup_ms == 10 && behaviour == Behaviour::Upstream {
                 continue;
             }

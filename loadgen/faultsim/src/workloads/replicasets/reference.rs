@@ -6,10 +6,10 @@
 //! no sync is in progress. If users performed exactly one action in between, the model computes the
 //! required work from the server's state right after it: the number of pods created for each owner,
 //! the pods that are adopted and released, the number of pods that are deleted (and which, as far
-//! as the deletion cost and, with the hardened behavior, the pods on the same node decide), and the
-//! final status. The commits must match exactly. If users performed more actions before the next
-//! rest, several histories are correct because of the syncs in between, and only the final state is
-//! compared.
+//! as the deletion cost and, with the hardened behaviour, the pods on the same node decide), and
+//! the final status. The commits must match exactly. If users performed more actions before the
+//! next rest, several histories are correct because of the syncs in between, and only the final
+//! state is compared.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};

@@ -120,7 +120,7 @@ fn the_first_criteria_select_the_pods_to_delete() {
         ] {
             assert!(scaled_down(behaviour, left, &wrong).is_err(), "{wrong:?}");
         }
-        // Pods of the owner on the same node count only with the hardened behavior.
+        // Pods of the owner on the same node count only with the hardened behaviour.
         let alone = scaled_down(behaviour, 1, &["cheap", "alone"]);
         assert_eq!(alone.is_ok(), behaviour == Behaviour::Upstream);
     }

@@ -95,7 +95,7 @@ impl<'a> Read<'a> {
         self.start()..self.start() + self.replicas()
     }
 
-    /// Whether it handles one pod after the other.
+    /// Reports whether it handles one pod after the other.
     pub(super) fn is_ordered(&self) -> bool {
         self.spec["podManagementPolicy"] != "Parallel"
     }
@@ -137,7 +137,7 @@ impl<'a> Read<'a> {
         template_of(&self.spec["template"])
     }
 
-    /// Whether its template can't run.
+    /// Reports whether its template can't run.
     pub(super) fn is_bad(&self) -> bool {
         self.template().1 == NO_SCHEDULER
     }
@@ -156,7 +156,7 @@ impl<'a> Read<'a> {
         ["whenDeleted", "whenScaled"].map(|when| policy[when] == "Delete")
     }
 
-    /// Whether its selector matches. Selectors of schedules have only the label `app`.
+    /// Reports whether its selector matches. Selectors of schedules have only the label `app`.
     pub(super) fn selects(&self, meta: &ObjectMeta) -> bool {
         let wanted = self.spec["selector"]["matchLabels"]["app"].as_str();
         meta.labels.get("app").map(|value| &**value) == wanted
@@ -171,7 +171,7 @@ impl<'a> Read<'a> {
         (is_number && parent == self.name()).then(number)
     }
 
-    /// Whether a pod has a volume for each of its claims.
+    /// Reports whether a pod has a volume for each of its claims.
     pub(super) fn has_storage(&self, pod: &Pod) -> bool {
         let volumes = pod.spec.get("volumes").unwrap_or_default();
         let volumes = volumes.as_array();
@@ -187,20 +187,20 @@ impl<'a> Read<'a> {
         format!("{}-{ordinal}", self.name())
     }
 
-    /// Whether it controls an object.
+    /// Reports whether it controls an object.
     pub(super) fn owns(&self, meta: &ObjectMeta) -> bool {
         let controller = meta.controller();
         controller.is_some_and(|owner| owner.uid == self.set.metadata.uid)
     }
 
-    /// Whether a rolling update is complete, by the counts of a status.
+    /// Reports whether a rolling update is complete, by the counts of a status.
     pub(super) fn is_complete(&self, status: Read<'_>) -> bool {
         let counts = ["replicas", "readyReplicas", "updatedReplicas"];
         let mut counts = counts.iter().map(|it| status.count(it));
         !self.is_on_delete() && counts.all(|count| count == self.replicas())
     }
 
-    /// Whether the claims of a pod have owners that must not be changed.
+    /// Reports whether the claims of a pod have owners that must not be changed.
     pub(super) fn is_hands_off(&self, pod: &ObjectMeta, refs: &[Arc<OwnerReference>]) -> bool {
         [(Kind::STATEFUL_SET, &self.set.metadata), (Kind::POD, pod)]
             .into_iter()
@@ -252,13 +252,13 @@ fn available_from_ns(pod: &Pod, min_ready_seconds: i64) -> Option<i64> {
 }
 
 impl Read<'_> {
-    /// Whether a pod is available at this wall time, regardless of its phase.
+    /// Reports whether a pod is available at this wall time, regardless of its phase.
     pub(super) fn is_available(&self, pod: &Pod, wall_ns: i64) -> bool {
         let seconds = self.spec["minReadySeconds"].as_i64().unwrap_or(0);
         available_from_ns(pod, seconds).is_some_and(|from_ns| from_ns <= wall_ns)
     }
 
-    /// Whether an ordered set may continue after this pod, at this wall time.
+    /// Reports whether an ordered set may continue after this pod, at this wall time.
     pub(super) fn is_healthy(&self, pod: &Pod, wall_ns: i64) -> bool {
         is_running_and_ready(pod) && self.is_available(pod, wall_ns) && !pod.metadata.is_deleting()
     }

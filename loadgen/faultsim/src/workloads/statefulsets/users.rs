@@ -441,7 +441,7 @@ pub(super) fn sets(cluster: &Cluster) -> Vec<Arc<DynamicObject>> {
     listed(cluster, Kind::STATEFUL_SET)
 }
 
-/// Whether a set has unschedulable pods, because their template can't run.
+/// Reports whether a set has unschedulable pods, because their template can't run.
 fn has_broken(set: &Read<'_>, cluster: &Cluster) -> bool {
     let pods = pods_of(cluster, Kind::STATEFUL_SET, set.name());
     let mut pods = pods.iter().filter(|pod| !pod.metadata.is_deleting());

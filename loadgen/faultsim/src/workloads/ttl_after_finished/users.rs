@@ -183,7 +183,7 @@ pub(super) fn expiry_ns(job: &DynamicObject) -> Option<i128> {
     Some((i128::from(time.unix_seconds()?) + i128::from(ttl)) * 1_000_000_000)
 }
 
-/// Whether the TTL of a Job has passed at `wall_ns`, ns since the Unix epoch.
+/// Reports whether the TTL of a Job has passed at `wall_ns`, ns since the Unix epoch.
 pub(super) fn is_over(job: &DynamicObject, wall_ns: i64) -> bool {
     expiry_ns(job).is_some_and(|expiry_ns| expiry_ns <= i128::from(wall_ns))
 }

@@ -18,7 +18,7 @@ const PATCHES_OF_CUSTOM: &str =
     "application/json-patch+json, application/merge-patch+json, application/apply-patch+yaml";
 
 impl Client {
-    /// Carries a request out immediately.
+    /// Carries a request out immediately, and counts it in `calls`.
     pub fn carry_out(&self, request: &Request, calls: &mut ApiCalls, now: Now) -> Answer {
         let answer = answer(self, request, now).unwrap_or_else(Answer::Failed);
         let code = match (&answer, request) {
@@ -34,7 +34,7 @@ impl Client {
     /// request creates it.
     fn http(&self) -> &ApiServer {
         self.http.get_or_init(|| {
-            // Each request carries its own time.
+            // Each request has its own time, so the server needs no clock.
             let server = ApiServer::builder(Arc::clone(&self.cluster));
             server.clock(Arc::new(Now::default)).build()
         })

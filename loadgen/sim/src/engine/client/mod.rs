@@ -1,8 +1,9 @@
 //! The API client of a controller: carries requests out on the cluster, limits their rate, draws
 //! their latency and counts them.
 //!
-//! All workers of a controller and its event writer share one limiter, as they share one client in
-//! kube-controller-manager. Without limit and latency, requests are carried out immediately.
+//! All workers of a controller and its event writer share one rate limiter, as they share one
+//! client in kube-controller-manager. Without rate limit and latency, requests are carried out
+//! immediately.
 
 mod carry_out;
 
@@ -34,11 +35,11 @@ pub struct Client {
     /// The API server.
     pub cluster: Arc<Cluster>,
     limiter: Option<Limiter>,
-    /// Created on first use.
+    /// The HTTP server for requests that the cluster itself does not handle; created on first use.
     http: OnceLock<ApiServer>,
 }
 
-/// The QPS limit of a client, and the time that its requests waited for it, by HTTP method.
+/// The rate limiter of a client, and how long the client's requests waited for it, by HTTP method.
 #[derive(Debug)]
 struct Limiter {
     qps: Mutex<TokenBucket>,
@@ -54,7 +55,7 @@ const WAIT_BOUNDS: &[f64] = &[
     0.005, 0.025, 0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 15.0, 30.0, 60.0,
 ];
 
-/// Returns the HTTP method for a verb of the API.
+/// Returns the HTTP method for a verb of the API; `GET` for every verb that does not write.
 pub fn method_of(verb: &str) -> &'static str {
     match verb {
         "create" => "POST",
@@ -66,7 +67,7 @@ pub fn method_of(verb: &str) -> &'static str {
 }
 
 impl Client {
-    /// Returns a client with the given limit, if any.
+    /// Returns a client with the given rate limiter, if any.
     pub fn new(cluster: Arc<Cluster>, limiter: Option<TokenBucket>) -> Client {
         Client {
             cluster,
@@ -78,13 +79,13 @@ impl Client {
         }
     }
 
-    /// Whether there is no limit.
+    /// Reports whether the client has no rate limiter.
     pub(crate) fn is_unlimited(&self) -> bool {
         self.limiter.is_none()
     }
 
-    /// Reserves a slot at the limiter for a request with that verb, and returns the wait before it
-    /// is sent, ns.
+    /// Reserves a slot at the rate limiter for a request with this verb. Returns how long the
+    /// request must wait before it is sent, ns.
     pub(crate) fn reserve_ns(&self, verb: &str, now: Now) -> i64 {
         self.limiter.as_ref().map_or(0, |limiter| {
             let wait_ns = lock(&limiter.qps).reserve(now.mono_ns).max(0);
@@ -97,7 +98,7 @@ impl Client {
     }
 
     /// Returns `rest_client_rate_limiter_duration_seconds` for the methods used so far; `None`
-    /// without a limit.
+    /// if there are none or the client has no rate limiter.
     pub(crate) fn limiter_waits(&self) -> Option<Family> {
         let waits = METHODS.iter().zip(&self.limiter.as_ref()?.waits);
         let series = waits.filter_map(|(method, waits)| {
@@ -122,15 +123,15 @@ impl Client {
 pub struct RequestInfo {
     /// The verb of the API, for example `create`.
     pub verb: &'static str,
-    /// The kind of the resource; `None` for a non-resource path, and for a kind that only a
-    /// reference names.
+    /// The kind of the resource; `None` for a non-resource path, and for the scale of an owner
+    /// whose kind is known only from a reference.
     pub kind: Option<Kind>,
     /// The subresource, for example `status`; empty for whole objects.
     pub subresource: &'static str,
 }
 
 impl RequestInfo {
-    /// Returns a call on whole objects.
+    /// Returns the verb and the resource of a call on whole objects.
     pub const fn new(verb: &'static str, kind: Kind) -> RequestInfo {
         RequestInfo::on("", verb, kind)
     }
@@ -143,7 +144,7 @@ impl RequestInfo {
         }
     }
 
-    /// Returns the call of a controller's request.
+    /// Returns the verb and the resource of a controller's request.
     pub fn from_request(request: &Request) -> RequestInfo {
         match request {
             Request::CreatePod { .. } => RequestInfo::new("create", Kind::POD),
@@ -181,7 +182,7 @@ impl RequestInfo {
     }
 }
 
-/// Formats as `update replicasets/status`, or as `get /` for a non-resource path.
+/// Formatted as `update replicasets/status`, or as `get /` for a non-resource path.
 impl fmt::Display for RequestInfo {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let resource = self.kind.map_or("", |kind| kind.resource());
@@ -193,8 +194,9 @@ impl fmt::Display for RequestInfo {
     }
 }
 
-/// Returns the delay after which the client retries a failed call, ns, if the server asks for a
-/// retry with a 429 or a 5xx.
+/// Returns the delay after which the client retries a call that has failed `attempts` times before,
+/// ns. `None` unless the server asks for a retry with a 429 or a 5xx, and after [`RETRIES_MAX`]
+/// retries.
 pub fn retry_after_ns(answer: &Answer, attempts: u32) -> Option<i64> {
     let Answer::Failed(error) = answer else {
         return None;
@@ -213,20 +215,21 @@ pub struct CallLatency {
 }
 
 impl CallLatency {
-    /// Returns a latency with the fraction `errors` of calls failing, selected by a generator with
-    /// `seed`.
+    /// Returns the given latency for calls of which the fraction `errors` fails. A generator with
+    /// `seed` selects them.
     pub(crate) fn new(latency: LatencySampler, errors: f64, seed: u64) -> CallLatency {
         let random = || fastrand::Rng::with_seed(seed);
         let errors = (errors > 0.0).then(|| (errors, random()));
         CallLatency { latency, errors }
     }
 
-    /// Whether calls take no time and none fails.
+    /// Reports whether calls take no time and never fail.
     pub(crate) fn is_zero(&self) -> bool {
         self.latency.is_zero() && self.errors.is_none()
     }
 
-    /// Returns the error of this call if it fails; the server then does nothing.
+    /// Returns the error of the next call; `None` if it does not fail. A call that fails does not
+    /// reach the server.
     pub(crate) fn refused(&mut self) -> Option<ApiError> {
         let (share, random) = self.errors.as_mut()?;
         (random.f64() < *share).then(|| {
@@ -235,8 +238,8 @@ impl CallLatency {
         })
     }
 
-    /// Returns the times at which a request sent at `sent_ns` reaches the server and its answer
-    /// arrives, in ns of monotonic time: half of the drawn latency each way.
+    /// Returns the times at which a request sent at `sent_ns` reaches the server and at which its
+    /// answer arrives, in ns of monotonic time. Each way takes half of the drawn latency.
     pub(crate) fn times_ns(&mut self, sent_ns: i64) -> (i64, i64) {
         let total_ns = self.latency.draw_ns();
         (
@@ -249,7 +252,7 @@ impl CallLatency {
 /// Counts API calls by verb, resource and HTTP code.
 #[derive(Debug, Default)]
 pub struct ApiCalls {
-    /// A dozen entries at most, so linear search is sufficient.
+    /// At most about a dozen entries, so linear search is sufficient.
     counts: Vec<((RequestInfo, u16), u64)>,
     total: Arc<CallTotal>,
 }
@@ -265,9 +268,9 @@ impl CallTotal {
         self.0.load(Ordering::Relaxed)
     }
 
-    /// Called only by the caller's thread.
+    /// Counts a call. Called only by the thread that makes the calls.
     fn increment(&self) {
-        // Relaxed, both: as above, and no other thread writes.
+        // Both are Relaxed: a statistic that orders nothing, and no other thread writes it.
         let value = self.0.load(Ordering::Relaxed);
         self.0.store(value + 1, Ordering::Relaxed);
     }
@@ -284,12 +287,13 @@ impl ApiCalls {
         }
     }
 
-    /// The shared number of calls.
+    /// Returns the shared number of calls.
     pub fn total(&self) -> Arc<CallTotal> {
         Arc::clone(&self.total)
     }
 
-    /// Calls `each` with the verb, HTTP code and count of every kind of call.
+    /// Calls `each` with the verb, HTTP code and count for every combination of verb, resource and
+    /// code.
     pub fn for_each(&self, mut each: impl FnMut(&'static str, u16, u64)) {
         for ((info, code), count) in &self.counts {
             each(info.verb, *code, *count);

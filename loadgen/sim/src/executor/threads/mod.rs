@@ -1,5 +1,5 @@
-//! The threads driver: real time, and N plain threads that take tasks from the executor and sleep
-//! when there are none. The calling thread checks the time limit and reports progress.
+//! The threads driver: real time, and N plain threads that take tasks from the executor, and sleep
+//! while none is queued. The calling thread checks the time limit and reports progress.
 
 use std::thread;
 use std::time::Duration;
@@ -10,25 +10,25 @@ use super::virtual_time::RunEnd;
 use super::{Executor, Tasks};
 use crate::clock::RealClock;
 
-/// The time that the calling thread sleeps between two checks. It is short at first so that short
-/// runs are observed too; later there are a hundred checks a second, which cost a thousandth of a
-/// core.
+/// Returns how long the calling thread sleeps between two checks: a 64th of the run so far, at
+/// least 0.5 ms so that short runs are observed, too, and at most 10 ms. A hundred checks per
+/// second cost a thousandth of a core.
 fn check_after(now: Now) -> Duration {
     let run = Duration::from_nanos(u64::try_from(now.mono_ns).unwrap_or(0));
     (run / 64).clamp(Duration::from_micros(500), Duration::from_millis(10))
 }
 
-/// The longest time that a thread sleeps without checking the queue.
+/// The maximum time that a thread sleeps without checking the queue.
 const LONGEST_SLEEP: Duration = Duration::from_millis(100);
 
-/// The number of empty checks of the queue before a thread goes to sleep. Falling asleep and waking
-/// up cost a few microseconds each, and most pauses of a busy run are shorter.
+/// The number of times that a thread finds the queue empty before it goes to sleep. Falling asleep
+/// and waking up cost a few microseconds each, and most pauses of a busy run are shorter.
 const LOOKS_BEFORE_SLEEP: u32 = 64;
 
-/// Runs the tasks on `threads` threads until the run is stopped, no task is left or `limit_ns` has
-/// passed. The calling thread calls `check` a hundred times a second; false cancels the run. It
-/// calls `at_rest` when no task is running, queued or delayed; true means that a task was woken, or
-/// may be woken from outside.
+/// Runs the tasks on `threads` threads until the run is stopped, no task is running, queued or
+/// delayed, or `limit_ns` has passed. The calling thread calls `check` at least about a hundred
+/// times per second; false cancels the run. It calls `at_rest` when no task is running, queued or
+/// delayed; true means that a task was woken, or may be woken from outside.
 pub fn drive(
     tasks: &Tasks,
     executor: &Executor,
@@ -64,7 +64,7 @@ pub fn drive(
                 break RunEnd::Cancelled;
             }
             if executor.is_at_rest() && !at_rest(now) {
-                // A run stopped since the check above is also at rest.
+                // A run that was stopped since the check above is also at rest.
                 break match executor.is_stopped() {
                     true => RunEnd::Stopped,
                     false => RunEnd::Quiet,

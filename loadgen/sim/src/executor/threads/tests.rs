@@ -1,4 +1,4 @@
-//! Tasks on several threads.
+//! Tests of the threads driver.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use super::super::{Next, Task, TaskId};
 use super::*;
 
-/// Wakes its neighbor until all tasks together have run `enough` times.
+/// A task that wakes its neighbour until all tasks together have run `enough` times.
 struct RingTask {
     next: TaskId,
     executor: Arc<Executor>,
@@ -57,7 +57,7 @@ fn threads_share_the_tasks_and_stop_together() {
     assert!(runs.load(Ordering::SeqCst) >= 20_000);
 }
 
-/// Asks to be woken a little later, three times.
+/// A task that asks three times to be woken a little later.
 struct Sleeper {
     left: u32,
     executor: Arc<Executor>,

@@ -6,8 +6,8 @@ use podstorm_objects::Now;
 
 use super::{Executor, Tasks};
 
-/// The wall time at which a virtual run starts, unless its files are newer: 2026-01-01T00:00:00Z in
-/// ns since the epoch.
+/// The wall time at which a virtual run starts, unless its files have later times:
+/// 2026-01-01T00:00:00Z in ns since the epoch.
 pub const WALL_START_NS: i64 = 1_767_225_600_000_000_000;
 
 /// The reason why the driver returned.
@@ -32,8 +32,8 @@ pub trait RunObserver {
     /// Returns false to prevent the jump because the observer has woken a task.
     fn jump(&mut self, now: Now, due_ns: i64) -> bool;
 
-    /// Called when no task is queued or delayed. Returns whether the observer has woken a task;
-    /// otherwise the run ends.
+    /// Called when no task is queued or delayed. Returns whether the observer has woken a task. The
+    /// run ends if it has not.
     fn at_rest(&mut self, _now: Now) -> bool {
         false
     }
@@ -50,7 +50,8 @@ pub enum StepOutcome {
     AtRest,
 }
 
-/// Runs the next task. Every virtual run consists of calls to this function and [`jump`].
+/// Runs the next queued task, if any. Every virtual run consists of calls to this function and
+/// [`jump`].
 #[inline]
 pub fn step(tasks: &Tasks, executor: &Executor, now: Now) -> StepOutcome {
     if let Some(task) = executor.try_take() {
@@ -69,8 +70,8 @@ pub fn jump(executor: &Executor, now: &mut Now, to_ns: i64) {
     executor.fire_due(*now);
 }
 
-/// Runs the tasks until the run is stopped, no task is queued or delayed, or `limit_ns` of virtual
-/// time is reached. The wall time starts at `wall_ns`.
+/// Runs the tasks until the run is stopped, the observer cancels it, no task is queued or delayed,
+/// or `limit_ns` of virtual time is reached. The wall time starts at `wall_ns`.
 pub fn drive(
     tasks: &Tasks,
     executor: &Executor,

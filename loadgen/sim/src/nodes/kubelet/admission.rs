@@ -19,7 +19,7 @@ use crate::nodes::placement::is_driven_out;
 use crate::nodes::pod_life::PodEvent;
 use crate::nodes::scheduler::DEFAULT_PODS_PER_NODE;
 
-/// The resources that are checked first.
+/// The resources whose shortages are checked first.
 const FIRST: [&str; 3] = ["cpu", "memory", "ephemeral-storage"];
 
 /// The resources whose shortage produces an Event, with the Event's reason.
@@ -38,7 +38,8 @@ const TOLD: [(&str, &str); 7] = [
 pub(super) enum Admission {
     /// The node accepts the pod, or has already accepted it.
     Takes,
-    /// The node accepts the pod once these pods, and those that are already ending, are gone.
+    /// The node accepts the pod once these pods, and those that are already stopping, have been
+    /// removed.
     After(Vec<Arc<Pod>>),
     Refuses(Refusal),
 }
@@ -56,7 +57,7 @@ pub(super) struct Lack {
 pub(super) struct Refusal {
     reason: String,
     message: String,
-    /// The reason in an Event; `None` if no Event is written.
+    /// The reason of the Event; `None` if no Event is written.
     told: Option<&'static str>,
 }
 
@@ -107,7 +108,8 @@ impl Used {
     }
 }
 
-/// Whether the pod was created with a node name and no kubelet has accepted or rejected it yet.
+/// Reports whether the pod was created with a node name and no kubelet has accepted or rejected it
+/// yet.
 pub(super) fn is_unseen(pod: &Pod) -> bool {
     let conditions = &pod.status.conditions;
     pending_action(pod) == Some(PodAction::Start)
@@ -124,13 +126,14 @@ impl PodLifecycle {
         }
     }
 
-    /// Returns `None` if there is nothing to check.
+    /// Checks a pod that no kubelet has accepted or rejected yet. Returns `None` if there is
+    /// nothing to check.
     fn examine(&self, pod: &Pod) -> Option<Admission> {
         let meta = &pod.metadata;
         let live = self.cluster.get::<Pod>(&meta.namespace, &meta.name).ok()?;
         let is_same = live.metadata.uid == meta.uid && is_unseen(&live);
         let node = live.node_name.clone().filter(|_| is_same)?;
-        // A pod whose node does not exist yet may run on it.
+        // A pod may run on a node that does not exist yet.
         let found = self.cluster.get::<Node>("", &node).ok()?;
         let ask = Ask::from_spec(&live.spec);
         let mut used = Used::default();
@@ -163,7 +166,7 @@ impl PodLifecycle {
         refusal.map(Admission::Refuses)
     }
 
-    /// Reports that the node rejects the pod.
+    /// Reports in the pod's status, and in an Event, that the node rejects the pod.
     pub(super) fn reject(&mut self, pod: &Pod, refusal: &Refusal, now: Now) {
         let (reason, message) = (&refusal.reason, &refusal.message);
         let written = change_status(&self.cluster, pod, now, |live| {
@@ -190,7 +193,7 @@ fn lacks(node: &Node, ask: &Ask, used: &Used) -> Vec<Lack> {
     let names = FIRST.into_iter().chain(others);
     let amounts = names.filter_map(|name| {
         let asked = *ask.requests.get(name)?;
-        // A resource that the node does not name is sufficient or not checked.
+        // A resource that the node does not specify is sufficient or not checked.
         let all = *allocatable.get(name)?;
         let used = used.amounts.get(name).copied().unwrap_or_default();
         (asked > all.minus(used)).then(|| Lack {
@@ -201,7 +204,7 @@ fn lacks(node: &Node, ask: &Ask, used: &Used) -> Vec<Lack> {
     pods.into_iter().chain(amounts).collect()
 }
 
-/// Returns an amount of a resource in the unit of messages.
+/// Returns an amount of a resource in the unit that messages use.
 pub(super) fn in_units(resource: &str, amount: Quantity) -> i128 {
     match resource {
         "cpu" => amount.ceil_milli(),
@@ -209,7 +212,8 @@ pub(super) fn in_units(resource: &str, amount: Quantity) -> i128 {
     }
 }
 
-/// Returns the reason why the pod does not fit the node, regardless of room.
+/// Returns the reason, other than lack of room, why the pod does not fit the node; `None` if it
+/// fits.
 fn misfit(node: &Node, pod: &Pod, ask: &Ask, used: &Used) -> Option<Refusal> {
     if !ask.wants(node) {
         let what = "node(s) didn't match Pod's node affinity/selector";

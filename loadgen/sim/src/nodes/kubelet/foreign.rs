@@ -1,6 +1,6 @@
 //! Writes of other clients to the pods of a served cluster. Every ten seconds, a kubelet of
-//! Kubernetes compares the stored statuses with its own. Here, each write of another client causes
-//! one comparison of its pod, so a pod without such writes costs nothing. The kubelets of runs
+//! Kubernetes compares the stored statuses with its own. Here, a write of another client causes one
+//! comparison of the written pod, so pods without such writes cost nothing. The kubelets of runs
 //! compare nothing, so the faults that a run injects into statuses persist.
 
 use std::sync::Arc;
@@ -16,17 +16,17 @@ use super::{PodAction, PodLifecycle};
 /// Source: `syncPeriod` of the status manager of Kubernetes' kubelet.
 const COMPARED_NS: i64 = 10_000_000_000;
 
-/// The writes of other clients, and those of the kubelets until they observe them.
+/// Tells the writes of other clients from those of the kubelets.
 #[derive(Debug)]
 pub(super) struct ForeignWrites {
-    /// The versions that the kubelets have written and not observed yet.
+    /// The versions of the kubelets' writes that they have not yet observed in their watches.
     own: HashSet<u64, RandomState>,
-    /// The pods that will be compared.
+    /// The pods whose comparison is scheduled.
     queued: HashSet<Uid, RandomState>,
-    /// Running pods that existed before the kubelets and were not ready, for a reason that only
-    /// their status contains.
+    /// The running pods that existed before the kubelets began and were not ready, for a reason
+    /// that only their statuses contain.
     came_unready: HashSet<Uid, RandomState>,
-    /// The start and addresses of the pods, as the kubelets wrote or found them.
+    /// The start time and addresses of each pod, as the kubelets wrote or found them.
     starts: HashMap<Uid, Arc<PodStart>, RandomState>,
 }
 
@@ -48,7 +48,7 @@ impl ForeignWrites {
         self.keep_start(stored);
     }
 
-    /// Stores the start and addresses from the pod's status, unless they are known.
+    /// Stores the start time and addresses from the pod's status, unless they are already known.
     fn keep_start(&mut self, pod: &Pod) {
         if let Some(start) = &pod.status.started
             && !start.pod_ip.is_empty()
@@ -58,12 +58,12 @@ impl ForeignWrites {
         }
     }
 
-    /// Returns the start and addresses of the pod, if they are known.
+    /// Returns the start time and addresses of the pod; `None` if they are not known.
     pub(super) fn start(&self, pod: &Pod) -> Option<Arc<PodStart>> {
         self.starts.get(&pod.metadata.uid).cloned()
     }
 
-    /// Whether the pod existed before the kubelets and was not ready.
+    /// Reports whether the pod existed before the kubelets began and was running but not ready.
     pub(super) fn came_unready(&self, pod: &Pod) -> bool {
         self.came_unready.contains(&pod.metadata.uid)
     }
@@ -75,20 +75,20 @@ impl ForeignWrites {
         self.starts.remove(uid);
     }
 
-    /// Forgets the versions that the kubelets have written, because they may have missed the
-    /// events.
+    /// Forgets the versions that the kubelets have written. Called when the kubelets may have
+    /// missed the events of these writes.
     pub(super) fn reset(&mut self) {
         self.own.clear();
     }
 
-    /// Records that the pod is being compared now.
+    /// Records that the scheduled comparison of the pod takes place now.
     pub(super) fn compares(&mut self, pod: &Pod) {
         self.queued.remove(&pod.metadata.uid);
     }
 }
 
 impl PodLifecycle {
-    /// Records a pod that exists when the kubelets begin, or a new pod.
+    /// Records the state of a pod that existed before the kubelets began. Ignores any other pod.
     pub(super) fn found(&mut self, pod: &Pod) {
         if !self.plays_all || !self.was_there(pod) {
             return;
@@ -99,7 +99,7 @@ impl PodLifecycle {
         }
     }
 
-    /// Whether a change of a pod was written by another client.
+    /// Reports whether a change of a pod was written by another client.
     pub(super) fn is_foreign(&mut self, pod: &Pod) -> bool {
         self.plays_all && {
             let version = pod.metadata.resource_version.number();

@@ -1,12 +1,12 @@
 //! The simulated kubelets, one task for many nodes. A bound pod starts after the start-up latency,
 //! and is reported as running and ready in one status write. A pod that is being deleted ends after
 //! the termination latency, limited by its grace period, and is then removed with grace 0 and its
-//! UID as a precondition. Pods whose lives are [`played`] go through every step instead, and so
-//! does the end of a pod with a finalizer.
+//! UID as a precondition. Pods whose lives are [`played`] go through every step instead. So does
+//! the end of a pod with a finalizer.
 //!
-//! A watch event starts an action; the server's state decides. A kubelet writes with the version it
-//! saw, and after a conflict reads the live pod again. A repeated or late event therefore does not
-//! repeat an action.
+//! A watch event starts an action, but the state on the server decides. A kubelet writes with the
+//! version that it read, and reads the stored pod again after a conflict. A repeated or late event
+//! therefore does not repeat an action.
 
 mod admission;
 mod foreign;
@@ -50,13 +50,13 @@ enum PodAction {
     Recover,
     /// Play the pod's life up to now.
     Play,
-    /// Continue a life from the queue.
+    /// Continue a life at the time for which it was queued.
     PlayOn,
     /// Compare the pod's status with the kubelet's state.
     Compare,
 }
 
-/// The kubelets of all nodes whose names hash to one of `shards` shards.
+/// The kubelets of one shard: of all nodes whose names hash to `shard`.
 #[derive(Debug)]
 pub struct Kubelets {
     shard: u64,
@@ -66,11 +66,12 @@ pub struct Kubelets {
     faults: Option<Faults>,
 }
 
-/// Present if nodes can fail.
+/// The state of kubelets whose nodes can fail.
 #[derive(Debug)]
 struct Faults {
     inbox: Receiver<NodeEvent>,
-    /// The node controller, in the first shard of a cluster without another one.
+    /// The node controller; only in the first shard, and only if no other controller handles silent
+    /// nodes.
     controller: Option<NodeController>,
 }
 
@@ -82,19 +83,20 @@ struct PodLifecycle {
     termination: LatencySampler,
     statuses: RunningStatus,
     later: DueQueue<(PodAction, Arc<Pod>)>,
-    /// Present if nodes can fail.
+    /// The control over the nodes; `None` if nodes can't fail.
     control: Option<Arc<NodeControl>>,
-    /// The version of the cluster when the kubelets began, for a cluster with arbitrary clients.
+    /// The version of the cluster when the kubelets began; `None` before that, and in a cluster
+    /// without arbitrary clients.
     began_at: Option<u64>,
-    /// Pods that can't start, if there are any.
+    /// The pods of a dump that can't start, if there are any.
     stuck: Option<Arc<StuckPods>>,
-    /// The lives that are played.
+    /// The lives in progress of the pods that are played.
     lives: Lives,
     /// Whether the lives of all pods are played.
     plays_all: bool,
-    /// Writes of other clients to these pods; empty unless all lives are played.
+    /// The writes of other clients to these pods; empty unless all lives are played.
     foreign: ForeignWrites,
-    /// Present if Events about pods are enabled.
+    /// The kubelets' Events about pods; `None` if these are disabled.
     events: Option<KubeletEvents>,
 }
 
@@ -157,7 +159,8 @@ impl Kubelets {
 }
 
 impl Kubelets {
-    /// Leaves pods that arrived stuck unchanged, and gives new pods like them the same status.
+    /// Leaves pods that were stuck in the dump unchanged, and gives the same status to new pods of
+    /// workloads without ready pods.
     #[must_use]
     pub fn leaving(mut self, stuck: Option<&Arc<StuckPods>>) -> Kubelets {
         self.lifecycle.stuck = stuck.cloned();
@@ -215,7 +218,7 @@ impl Task for Kubelets {
 }
 
 impl Faults {
-    /// Handles the events of the inbox and runs the node controller.
+    /// Handles the node events in the inbox, and runs the node controller.
     fn run(&mut self, lifecycle: &mut PodLifecycle, mine: impl Fn(&str) -> bool, now: Now) -> Next {
         while let Ok(event) = self.inbox.try_recv() {
             match (event, &mut self.controller) {
@@ -252,12 +255,12 @@ impl Faults {
     }
 }
 
-/// Returns the kubelet action that a pod in this state waits for.
+/// Returns the start or end that a pod in this state waits for, if any.
 fn pending_action(pod: &Pod) -> Option<PodAction> {
     let meta = &pod.metadata;
     if meta.is_deleting() {
-        // Grace 0 is the kubelet's own final delete, or a forced one. Only a finalizer keeps such a
-        // pod, and its life still ends.
+        // Grace 0 means the kubelet's own final delete, or a forced one. Only a finalizer keeps
+        // such a pod, whose life must still end.
         let is_final = meta.deletion_grace_period_seconds.get() == Some(0);
         let is_over = meta.finalizers().is_empty() || pod.status.phase.is_terminal();
         return (!is_final || !is_over).then_some(PodAction::End);
@@ -266,15 +269,15 @@ fn pending_action(pod: &Pod) -> Option<PodAction> {
 }
 
 impl PodLifecycle {
-    /// Returns the rules of a cluster with arbitrary clients.
+    /// Returns the rules of a cluster with arbitrary clients; `None` for any other cluster.
     fn clients(&self) -> Option<&ClientRules> {
         self.control.as_ref()?.clients()
     }
 
-    /// Returns the action that a pod in this state waits for.
+    /// Returns the action that a pod in this state needs, if any.
     fn action(&self, pod: &Pod) -> Option<PodAction> {
         match pending_action(pod) {
-            // A finalizer keeps the pod, so clients can observe how it ends.
+            // A finalizer keeps the pod, so clients can observe how its containers end.
             Some(PodAction::End) if !pod.metadata.finalizers().is_empty() => Some(PodAction::Play),
             Some(_) if self.is_played(pod) => Some(PodAction::Play),
             None if self.is_played(pod) && self.concerns_life(pod) => Some(PodAction::Play),
@@ -282,7 +285,7 @@ impl PodLifecycle {
         }
     }
 
-    /// Records the initial state of the kubelets, once.
+    /// Records the state in which the kubelets begin, on the first call.
     fn begin(&mut self) {
         if self.began_at.is_none() && self.clients().is_some() {
             self.began_at = Some(self.cluster.resource_version());
@@ -290,16 +293,16 @@ impl PodLifecycle {
         }
     }
 
-    /// Whether the pod has not changed since the kubelets began.
+    /// Reports whether the pod has not changed since the kubelets began.
     fn was_there(&self, pod: &Pod) -> bool {
         let version = pod.metadata.resource_version.number();
         let since = version.zip(self.began_at);
         since.is_some_and(|(version, began)| version <= began)
     }
 
-    /// Returns the time that a pod from before the kubelets has already waited for an action, in
-    /// whole seconds from its timestamps: a restored cluster continues the wait. 0 for any other
-    /// pod.
+    /// Returns how long a pod from before the kubelets has already waited for an action, ns, so
+    /// that a restored cluster continues the wait. The time comes from the pod's timestamps, in
+    /// whole seconds. Returns 0 for any other pod.
     fn waited_ns(&self, action: PodAction, pod: &Pod, now: Now) -> i64 {
         if !self.was_there(pod) {
             return 0;
@@ -321,7 +324,7 @@ impl PodLifecycle {
         waited.max(0).saturating_mul(1_000_000_000)
     }
 
-    /// Performs an action on a pod after its latency.
+    /// Performs an action on a pod after the action's latency.
     fn schedule(&mut self, action: PodAction, pod: Arc<Pod>, now: Now) {
         if self.is_lost(&pod) {
             return;
@@ -389,12 +392,13 @@ impl PodLifecycle {
         }
     }
 
-    /// Whether the pod's kubelet is silent. When it is back, it finds the changes that it missed.
+    /// Reports whether the pod's kubelet is silent. When the kubelet comes back, it finds the
+    /// changes that it missed.
     fn is_lost(&self, pod: &Pod) -> bool {
         self.has_fault(pod, NodeControl::is_lost)
     }
 
-    /// Whether the pod's kubelet rejects new pods.
+    /// Reports whether the pod's kubelet rejects new pods.
     fn rejects(&self, pod: &Pod) -> bool {
         self.has_fault(pod, NodeControl::is_rejecting)
     }
@@ -404,7 +408,7 @@ impl PodLifecycle {
         control.is_some_and(|control| node.is_some_and(|node| fault(control, node)))
     }
 
-    /// Performs the pending actions on a node whose kubelet is back.
+    /// Performs the pending actions on a node whose kubelet has come back.
     fn resume(&mut self, node: &str, now: Now) {
         for pod in pods_on(&self.cluster, node) {
             match self.action(&pod) {
@@ -434,7 +438,7 @@ impl PodLifecycle {
         }
     }
 
-    /// Reports the pod as ready, if it is running.
+    /// Reports the pod as ready if it is running and not ready.
     fn recover(&self, pod: &Pod, now: Now) {
         change_status(&self.cluster, pod, now, |live| {
             let runs = live.status.phase == PodPhase::Running && !live.metadata.is_deleting();
@@ -460,7 +464,7 @@ impl PodLifecycle {
         }
     }
 
-    /// Returns the refusal of a node that has no room for the pod.
+    /// Returns the refusal with which the pod's node rejects the pod as one too many.
     fn no_place(&self, pod: &Pod) -> Refusal {
         let node = pod.node_name.as_deref().unwrap_or("");
         let node = self.cluster.get::<Node>("", node).ok();
@@ -469,14 +473,14 @@ impl PodLifecycle {
         Refusal::new(OUT_OF_PODS, no_place(places))
     }
 
-    /// Whether an image of the pod can't be pulled.
+    /// Reports whether an image of the pod can't be pulled.
     fn waits_for_image(&self, pod: &Pod) -> bool {
         let mut images = pod.spec.containers.iter().map(|it| &it.image);
         self.clients()
             .is_some_and(|rules| images.any(|image| rules.is_unpullable(image)))
     }
 
-    /// Reports the images that can't be pulled.
+    /// Reports in the pod's status that images can't be pulled.
     fn report_image(&self, pod: &Pod, now: Now) {
         let Some(rules) = self.clients() else {
             return;
@@ -487,12 +491,12 @@ impl PodLifecycle {
         });
     }
 
-    /// Whether the pod can't start.
+    /// Reports whether the pod can't start, like the stuck pods of the dump.
     fn is_stuck(&self, pod: &Pod) -> bool {
         self.stuck.as_ref().is_some_and(|stuck| stuck.holds(pod))
     }
 
-    /// Reports the condition that keeps the pod from starting.
+    /// Writes the status that shows why the pod can't start.
     fn report_stuck(&self, pod: &Pod, now: Now) {
         change_status(&self.cluster, pod, now, |live| {
             let pending = pending_action(live) == Some(PodAction::Start);
@@ -524,8 +528,8 @@ impl PodLifecycle {
             };
             match self.cluster.update_status(written, now) {
                 Err(error) if error.code == 409 => {}
-                // The status is written, the pod is deleted, or the server permanently rejects the
-                // write.
+                // The status is written, the pod has been deleted, or the server rejects the write
+                // permanently.
                 _ => return,
             }
             let meta = &pod.metadata;

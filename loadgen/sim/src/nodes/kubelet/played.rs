@@ -16,27 +16,27 @@ use crate::nodes::pod_life::{Circumstances, Place, PodLife, Recent, SpecRules, S
 use crate::nodes::script::{SCRIPT, Script, ScriptError};
 use crate::nodes::status::internal_ip;
 
-/// The delay after a failed write before it is retried.
+/// The delay before a failed write is retried, ns.
 const RETRY_NS: i64 = 1_000_000_000;
 
 /// The lives in progress.
 #[derive(Debug)]
 pub(super) struct Lives {
     by_pod: HashMap<Uid, Box<Played>, RandomState>,
-    /// The rules of the most recent spec.
+    /// The rules of the spec that was used last.
     rules: Option<Arc<SpecRules>>,
-    /// Statuses built for other pods.
+    /// The parts of statuses that were built for earlier pods.
     recent: Recent,
 }
 
 #[derive(Debug)]
 struct Played {
     life: PodLife,
-    /// The text of the script annotation from which it was built.
+    /// The value of the script annotation from which the life was built.
     script: Option<Str>,
     /// The address of the pod, once it is assigned.
     pod_ip: Option<Address>,
-    /// The monotonic time at which it is played again, ns.
+    /// The monotonic time at which the life is played again, ns; `None` if it is not queued.
     queued_ns: Option<i64>,
     /// The stage that the stored status shows, and the version of that status.
     shown: Option<(Stage, ResourceVersion)>,
@@ -62,7 +62,7 @@ impl Default for Lives {
 }
 
 impl PodLifecycle {
-    /// Whether the life of the pod is played step by step.
+    /// Reports whether the life of the pod is played step by step.
     #[inline]
     pub(super) fn is_played(&self, pod: &Pod) -> bool {
         self.plays_all
@@ -71,8 +71,8 @@ impl PodLifecycle {
             || self.clients().is_some_and(|rules| rules.finishes(pod))
     }
 
-    /// Whether a running pod that is played needs attention: its status or its script may have
-    /// changed.
+    /// Reports whether a running pod that is played must be played again, because its status or its
+    /// script may have changed.
     pub(super) fn concerns_life(&self, pod: &Pod) -> bool {
         if pod.status.phase != PodPhase::Running {
             return false;
@@ -100,7 +100,7 @@ impl PodLifecycle {
         }
     }
 
-    /// Continues a pod from the queue, if it is still due.
+    /// Plays a pod that was queued, if it is still due.
     pub(super) fn play_queued(&mut self, pod: &Pod, now: Now) {
         let played = self.lives.by_pod.get_mut(&pod.metadata.uid);
         let is_due = |it: &&mut Box<Played>| it.queued_ns.is_some_and(|due| due <= now.mono_ns);
@@ -115,7 +115,8 @@ impl PodLifecycle {
         self.play_after(pod, now, |_| {});
     }
 
-    /// Plays the pod like [`play`](PodLifecycle::play), after applying `happens` to its life.
+    /// Plays the pod like [`play`](PodLifecycle::play), but first applies `happens` to the pod's
+    /// life.
     pub(super) fn play_after(&mut self, pod: &Pod, now: Now, happens: impl FnOnce(&mut PodLife)) {
         let meta = &pod.metadata;
         let found = self.cluster.get::<Pod>(&meta.namespace, &meta.name);
@@ -188,7 +189,7 @@ impl PodLifecycle {
         }
     }
 
-    /// Whether the containers of a pod are being stopped.
+    /// Reports whether the containers of a pod are being stopped.
     pub(super) fn is_stopping(&self, pod: &Pod) -> bool {
         let played = self.lives.by_pod.get(&pod.metadata.uid);
         played.is_some_and(|played| played.life.is_stopping())
@@ -251,7 +252,7 @@ impl PodLifecycle {
         PodLife::resume(live, &seen)
     }
 
-    /// Whether an image has been pulled on the pod's node.
+    /// Reports whether an image has been pulled on the pod's node.
     fn has_image(&self, pod: &Pod, image: &str) -> bool {
         let events = self.events.as_ref().zip(pod.node_name.as_deref());
         events.is_some_and(|(events, node)| events.has_image(node, image))
@@ -262,7 +263,8 @@ impl PodLifecycle {
             .is_some_and(|rules| rules.is_unpullable(image))
     }
 
-    /// Writes the status of the pod if it differs from the stored one, and updates `live`.
+    /// Writes the status of the pod if it differs from the stored one. Updates `live` to the stored
+    /// pod.
     fn write(&mut self, played: &mut Played, live: &mut Arc<Pod>, now: Now) -> Written {
         for _ in 0..STATUS_ATTEMPTS {
             let Some(status) = self.status(played, live) else {
@@ -306,7 +308,7 @@ impl PodLifecycle {
         Written::No
     }
 
-    /// Returns the status that the pod should have, or `None` for a pod without a node.
+    /// Returns the status that the pod should have; `None` for a pod without a node.
     fn status(&mut self, played: &mut Played, live: &Pod) -> Option<PodStatus> {
         let node = live.node_name.as_ref()?;
         if self.clients().is_some()

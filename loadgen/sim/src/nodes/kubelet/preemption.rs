@@ -1,8 +1,9 @@
 //! Preemption by kubelets: pods are ended to make room for a critical pod that was created with a
 //! node name.
 //!
-//! The victims are few, best-effort before burstable before guaranteed, and request little more
-//! than is needed. The kubelet accepts the critical pod when they have ended.
+//! The victims are few, and request little more than is needed. Best-effort pods are preferred to
+//! burstable ones, and these to guaranteed ones. The kubelet accepts the critical pod when the
+//! victims have ended.
 //!
 //! Source: Kubernetes' `pkg/kubelet/preemption`, 1.36.
 
@@ -18,13 +19,13 @@ use crate::nodes::asks::Ask;
 /// The lowest priority of critical pods.
 const CRITICAL: i64 = 2_000_000_000;
 
-/// The delay after which the kubelet checks whether the victims have ended.
+/// The interval at which the kubelet checks whether the victims have ended, ns.
 const LOOK_AGAIN_NS: i64 = 1_000_000_000;
 
 /// The QoS classes, in the order of preemption.
 const CLASSES: [&str; 3] = ["BestEffort", "Burstable", "Guaranteed"];
 
-/// The missing amount of each resource.
+/// The amount of each resource that is missing.
 type Missing = Vec<(String, i128)>;
 
 fn priority(pod: &Pod) -> i64 {
@@ -32,12 +33,12 @@ fn priority(pod: &Pod) -> i64 {
     priority.unwrap_or(0)
 }
 
-/// Whether a pod is critical.
+/// Reports whether a pod is critical.
 pub(super) fn is_critical(pod: &Pod) -> bool {
     priority(pod) >= CRITICAL
 }
 
-/// A possible victim and its requests.
+/// A possible victim, with its requests.
 struct Candidate {
     pod: Arc<Pod>,
     ask: Ask,
@@ -54,8 +55,8 @@ impl Candidate {
         }
     }
 
-    /// Returns the distance to the goal after ending this pod: the missing amounts, with equal
-    /// weight for each resource.
+    /// Returns how much would still be missing after the end of this pod: the sum of the squared
+    /// missing fractions of all resources.
     fn distance(&self, missing: &Missing) -> f64 {
         let parts = missing.iter().map(|(resource, amount)| {
             let left = (amount - self.requests(resource)).max(0);
@@ -64,14 +65,14 @@ impl Candidate {
         parts.sum()
     }
 
-    /// Returns the requested memory and CPU: of two pods that help equally, the smaller one is
+    /// Returns the requested memory and CPU. Of two pods that help equally, the smaller one is
     /// ended.
     fn size(&self) -> [i128; 2] {
         ["memory", "cpu"].map(|resource| self.requests(resource))
     }
 }
 
-/// Returns the amounts that are still missing without these pods.
+/// Returns the amounts that are still missing after the end of these pods.
 fn without<'c>(missing: &Missing, pods: impl Iterator<Item = &'c Candidate> + Clone) -> Missing {
     let left = missing.iter().map(|(resource, amount)| {
         let freed: i128 = pods.clone().map(|it| it.requests(resource)).sum();
@@ -80,7 +81,7 @@ fn without<'c>(missing: &Missing, pods: impl Iterator<Item = &'c Candidate> + Cl
     left.filter(|(_, amount)| *amount > 0).collect()
 }
 
-/// Moves the victims out of `pods`, which together free enough.
+/// Removes the victims from `pods` and returns them. All `pods` together must free enough.
 fn choose(pods: &mut Vec<Candidate>, mut missing: Missing) -> Vec<Candidate> {
     let mut chosen = Vec::new();
     while !missing.is_empty() && !pods.is_empty() {
@@ -98,7 +99,8 @@ fn choose(pods: &mut Vec<Candidate>, mut missing: Missing) -> Vec<Candidate> {
 }
 
 impl PodLifecycle {
-    /// Selects the victims for a critical pod with these shortages.
+    /// Selects the victims among the pods `there` for a critical pod with these shortages, or
+    /// refuses the pod if their end would not free enough.
     pub(super) fn make_room(&self, pod: &Pod, lacks: &[Lack], there: Vec<Arc<Pod>>) -> Admission {
         let missing = lacks.iter().map(|lack| {
             let [requested, used, capacity] = lack.amounts;
@@ -135,8 +137,8 @@ impl PodLifecycle {
             ));
         }
         let mut chosen: Vec<Candidate> = Vec::new();
-        // Each class covers what would be missing even after ending all pods of the earlier
-        // classes.
+        // Each class covers only the amounts that would be missing even if all pods of the earlier
+        // classes ended.
         for class in (0..CLASSES.len()).rev() {
             let (before, rest) = classes.split_at_mut(class);
             let missing = without(&missing, before.iter().flatten().chain(&chosen));
@@ -146,7 +148,7 @@ impl PodLifecycle {
         Admission::After(victims.collect())
     }
 
-    /// Ends the victims of a critical pod, and checks the pod again later.
+    /// Ends the victims of a critical pod, and schedules another check of the pod.
     pub(super) fn preempt(&mut self, victims: &[Arc<Pod>], pod: Arc<Pod>, now: Now) {
         for victim in victims {
             self.play_after(victim, now, |life| life.preempt(now.wall_ns));

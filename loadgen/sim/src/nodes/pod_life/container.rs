@@ -1,4 +1,4 @@
-//! The life of one container: its instances, their ends, and the start of the next one.
+//! The life of one container: its instances, their ends, and the starts of new ones.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -18,13 +18,13 @@ use super::report::Report;
 use super::restarts::{BackOff, Restarts};
 use crate::nodes::script::Part;
 
-/// The time for which a failure is shown before it is shown as a back-off.
+/// The time for which a failure is shown before the status shows a back-off, ns.
 pub(super) const SHOWN_NS: i64 = SECOND_NS;
 
 /// The role of a container in its pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Role {
-    /// Must end before the next container starts.
+    /// An init container that must end before the next container starts.
     Init,
     /// An init container that keeps running.
     Sidecar,
@@ -45,7 +45,7 @@ pub(super) struct Ways {
     pub(super) identity: Identity,
 }
 
-/// The pod as `pod_namespace(uid)`, its form in messages.
+/// The identity of a pod, which messages show as `pod_namespace(uid)`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Identity {
     name: CompactString,
@@ -76,16 +76,16 @@ pub(super) struct Ended {
     pub(super) code: i32,
     pub(super) reason: Cow<'static, str>,
     pub(super) message: Option<Cow<'static, str>>,
-    /// The wall time of its start, ns; `None` if unknown.
+    /// The wall time of the instance's start, ns; `None` if it is unknown.
     pub(super) began_ns: Option<i64>,
     pub(super) ended_ns: Option<i64>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum State {
-    /// It has not started yet.
+    /// The container has not started yet.
     Waiting,
-    /// It can't start.
+    /// The container can't start.
     Refused {
         reason: &'static str,
         message: String,
@@ -96,50 +96,52 @@ pub(super) enum State {
     Running(Running),
     Ended {
         end: Ended,
-        /// The time at which the next instance starts, if there is one.
+        /// The time at which the next instance may start; `None` if there is no next one.
         again_ns: Option<i64>,
-        /// The time at which the status shows that it waits for the next instance.
+        /// The time at which the status begins to show that the container waits for its next
+        /// instance.
         shown_ns: Option<i64>,
     },
 }
 
-/// A container. A regular one doesn't know whether other containers permit its start.
+/// A container of a pod. It doesn't know whether the other containers permit its start.
 #[derive(Clone, Debug)]
 pub(super) struct Container {
     pub(super) name: Str,
     pub(super) image: Str,
     pub(super) role: Role,
     pub(super) state: State,
-    /// The instance before the current one.
+    /// The previous instance, which has ended.
     pub(super) last: Option<Ended>,
     pub(super) restarts: i32,
-    /// The current back-off, if it is in one, ns.
+    /// The length of the current back-off, ns; 0 if the container is not in one.
     pub(super) pause_ns: i64,
-    /// Whether its image can't be pulled, regardless of its script.
+    /// Whether the image can't be pulled, regardless of the script.
     pub(super) is_unpullable: bool,
     pub(super) part: Part,
     pub(super) policy: Restarts,
     pub(super) backoff: Option<BackOff>,
     pub(super) failed_pulls: usize,
     pub(super) pull_policy: PullPolicy,
-    /// Whether the node has its image.
+    /// Whether the node has the container's image.
     pub(super) is_present: bool,
-    /// The start of the image pull, if it was reported.
+    /// The time at which the start of the image pull was reported; `None` if it was not.
     pub(super) pulling_since_ns: Option<i64>,
     pub(super) probes: Arc<Probes>,
     pub(super) hooks: Hooks,
-    /// Whether its last instance ended because its `postStart` hook failed.
+    /// Whether the last instance ended because its `postStart` hook failed.
     pub(super) has_failed_hook: bool,
-    /// Whether its last end restarts all containers of the pod.
+    /// Whether the end of the last instance restarts all containers of the pod.
     pub(super) restarts_all: bool,
-    /// Whether it was removed for such a restart, and has not started since.
+    /// Whether the container was removed for a restart of all containers, and has not started
+    /// since.
     pub(super) is_removed: bool,
-    /// The parts of its status that follow from the spec, if reported.
+    /// The parts of the container's status that follow from the spec, if they are reported.
     pub(super) report: Option<Arc<Report>>,
 }
 
 impl Ended {
-    /// Returns the end of a lost container.
+    /// Returns the end of a container whose instance was lost.
     pub(super) fn unknown() -> Ended {
         Ended {
             code: 137,
@@ -203,13 +205,13 @@ impl Container {
         }
     }
 
-    /// Whether any instance has run.
+    /// Reports whether any instance of the container has run.
     pub(super) fn has_run(&self) -> bool {
         let ran = self.ended().is_some_and(|end| end.began_ns.is_some());
         ran || self.running().is_some() || self.last.is_some()
     }
 
-    /// Whether its status shows it as ready.
+    /// Reports whether the container's status shows it as ready.
     pub(super) fn is_ready(&self) -> bool {
         match self.role {
             Role::Init => self.ended().is_some_and(|end| end.code == 0),
@@ -217,12 +219,13 @@ impl Container {
         }
     }
 
-    /// Whether it is running and its startup probe has passed.
+    /// Reports whether the container is running and its startup probe has passed.
     pub(super) fn is_started(&self) -> bool {
         self.running().is_some_and(|it| it.is_started)
     }
 
-    /// Whether the init container permits the next one to start.
+    /// Reports whether the container permits the next one to start. Only init containers and
+    /// sidecars can prevent it.
     pub(super) fn is_done(&self) -> bool {
         match self.role {
             Role::Init => self.is_ready(),
@@ -231,19 +234,19 @@ impl Container {
         }
     }
 
-    /// Whether it has ended permanently.
+    /// Reports whether the container has ended permanently.
     pub(super) fn is_over(&self) -> bool {
         matches!(self.state, State::Ended { again_ns: None, .. })
     }
 
-    /// Whether its status shows a back-off.
+    /// Reports whether the container's status shows a back-off.
     pub(super) fn is_in_backoff(&self) -> bool {
-        // A sidecar that ended successfully shows its end instead.
+        // The status of a sidecar that ended successfully shows its end instead.
         matches!(&self.state, State::Ended { end, again_ns: Some(_), shown_ns: None }
             if self.pause_ns > 0 && (self.role != Role::Sidecar || end.code != 0))
     }
 
-    /// Whether it starts as soon as its pod permits.
+    /// Reports whether the container starts at `at_ns` if the other containers permit it.
     pub(super) fn starts(&self, at_ns: i64) -> bool {
         match &self.state {
             State::Waiting => true,
@@ -252,7 +255,7 @@ impl Container {
         }
     }
 
-    /// Returns the time of the next change that happens by itself.
+    /// Returns the time of the next change that happens by itself; `None` if there is none.
     pub(super) fn next_ns(&self) -> Option<i64> {
         let (one, other) = match &self.state {
             State::Waiting => (None, None),
@@ -267,8 +270,8 @@ impl Container {
         one.into_iter().chain(other).min()
     }
 
-    /// Applies the changes that are due, and returns whether there were any. `is_alive` is whether
-    /// its pod continues.
+    /// Applies the changes that are due. Returns whether they affect the status. `is_alive` tells
+    /// whether the pod continues.
     pub(super) fn happen(
         &mut self,
         at_ns: i64,
@@ -301,7 +304,8 @@ impl Container {
                     }
                     return true;
                 }
-                // Later containers become visible in the status together with it.
+                // Containers that start after the hook become visible in the status together with
+                // this one.
                 running.probe(at_ns) && !is_past_hook
             }
             State::Ended {
@@ -349,7 +353,7 @@ impl Container {
         }
     }
 
-    /// Ends its instance, with or without a restart.
+    /// Ends the instance, with or without a later restart.
     pub(super) fn end(&mut self, end: Ended, at_ns: i64, restarts: bool) {
         let ended_ns = end.ended_ns.unwrap_or(at_ns);
         let again_ns = restarts.then(|| self.next_start(ended_ns));
@@ -361,7 +365,7 @@ impl Container {
         };
     }
 
-    /// Starts its next instance, or attempts to.
+    /// Starts the next instance, or attempts to.
     pub(super) fn start(&mut self, at_ns: i64, ways: &Ways, notes: &mut Notes) {
         if let State::Ended { end, .. } = std::mem::replace(&mut self.state, State::Waiting) {
             self.last = Some(end);
@@ -391,7 +395,7 @@ impl Container {
         self.begin_post_start(at_ns);
     }
 
-    /// Cancels a pending start: it won't start again.
+    /// Cancels a pending start: the container won't start again.
     pub(super) fn give_up(&mut self) {
         match &mut self.state {
             State::Refused { .. } => {
@@ -411,7 +415,7 @@ impl Container {
         }
     }
 
-    /// Sets another image; failed pulls of the old one no longer count.
+    /// Sets another image. Failed pulls of the old image no longer count.
     pub(super) fn set_image(&mut self, image: &Str, is_unpullable: bool) {
         if self.image == *image {
             return;
@@ -422,7 +426,7 @@ impl Container {
         self.forget_refusal();
     }
 
-    /// Retries a failed start immediately.
+    /// Forgets a failed start, so that it is retried immediately.
     pub(super) fn forget_refusal(&mut self) {
         if matches!(self.state, State::Refused { .. }) {
             self.state = State::Waiting;

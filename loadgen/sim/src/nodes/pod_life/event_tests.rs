@@ -1,4 +1,4 @@
-//! The Events of the worked examples.
+//! Worked examples of the Events in a pod's life.
 
 use serde_json::json;
 
@@ -61,7 +61,7 @@ fn failed_pulls_and_back_offs_are_recorded() {
     };
     let expected = [told([0, 2, 3]), told([12, 12, 13]), told([32, 32, 33])].concat();
     assert_eq!(play.until(60).told(), expected);
-    // No running container is left to kill.
+    // No container is running, so none is killed.
     play.delete(30);
     assert_eq!(play.until(80).told(), [""; 0]);
 
@@ -160,7 +160,7 @@ fn failed_probe_runs_are_recorded() {
     );
     let told = play.until(23).told();
     assert_eq!(told[2], "23 Normal Started c: Container started");
-    // A probe that never passes fails on every run.
+    // A probe that never passes fails in every run.
     let mut play = Play::new(one("Always"), "ready=never");
     play.until(2).told();
     let told = play.until(32).told();

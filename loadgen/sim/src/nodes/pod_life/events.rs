@@ -64,7 +64,7 @@ impl PodEvent {
     }
 }
 
-/// The recorded Events that have not been taken yet. Records nothing unless `is_on`.
+/// The Events that have been recorded and not taken yet. Nothing is recorded unless `is_on`.
 #[derive(Debug, Default)]
 pub(super) struct Notes {
     pub(super) is_on: bool,

@@ -1,4 +1,4 @@
-//! The hooks of containers: the steps that wait for them, and the effects of failures.
+//! Tests of the hooks of containers: the steps that wait for hooks, and the effects of failures.
 
 use serde_json::{Value, json};
 
@@ -35,7 +35,7 @@ fn a_post_start_hook_blocks_the_pod_while_it_sleeps() {
         |number: usize| &status["containerStatuses"][number]["state"]["running"]["startedAt"];
     assert_eq!(started(0), "2027-01-15T08:00:02Z");
     assert_eq!(started(1), "2027-01-15T08:00:07Z");
-    // A restart also becomes visible when its hook has ended.
+    // A restart, too, becomes visible only when the hook has ended.
     let lines = play.until(15).lines();
     let waits = "False ContainersNotReady containers with unready status: [c]";
     assert_eq!(
@@ -109,7 +109,7 @@ fn a_pre_stop_hook_uses_the_grace_period() {
     assert_eq!(ends("", 5, 30), well(16));
     let killed = |second| format!("{second} Failed False PodFailed | c Error 137 rc 0");
     assert_eq!(ends("stop=never", 5, 30), killed(40));
-    // The container still has two seconds.
+    // The container still has two seconds to stop.
     assert_eq!(ends("", 5, 3), well(14));
     assert_eq!(ends("stop=never", 5, 3), killed(15));
     let (line, told) = deleted("pre-stop=fail", 5, 30);

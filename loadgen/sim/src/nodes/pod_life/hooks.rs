@@ -1,5 +1,5 @@
-//! The lifecycle hooks of a container. A hook that sleeps takes that time, any other hook takes
-//! none; a script can make a hook fail.
+//! The lifecycle hooks of a container. A hook that sleeps takes as long as it sleeps; any other
+//! hook takes no time. A script can make a hook fail.
 //!
 //! A `postStart` hook runs after the start of an instance: until it ends, no other container of the
 //! pod starts and the kubelet writes no status. A `preStop` hook runs before SIGTERM, within the
@@ -15,10 +15,10 @@ use super::container::{Container, State, Ways};
 use super::events::{ContainerRef, Notes};
 use super::instance::GRACE_MIN_NS;
 
-/// The message of a failed hook.
+/// The message of the Event for a failed `postStart` hook.
 pub(super) const POST_START_FAILED: &str = "PostStartHook failed";
 
-/// The sleep times of a container's hooks, ns; `None` without a hook.
+/// The durations of a container's hooks, ns; `None` without a hook.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Hooks {
     post_start_ns: Option<i64>,
@@ -43,7 +43,7 @@ impl Hooks {
 }
 
 impl Container {
-    /// Returns the duration of the `postStart` hook, ns.
+    /// Returns the duration of the `postStart` hook, ns; 0 without a hook.
     pub(super) fn post_start_ns(&self) -> i64 {
         self.hooks.post_start_ns.unwrap_or(0)
     }
@@ -60,7 +60,7 @@ impl Container {
         }
     }
 
-    /// Ends the `postStart` hook if that is due, and returns whether it succeeded.
+    /// Ends the `postStart` hook if its end is due. Returns whether it has ended successfully now.
     pub(super) fn end_post_start(&mut self, at_ns: i64, ways: &Ways, notes: &mut Notes) -> bool {
         let State::Running(running) = &mut self.state else {
             return false;
@@ -83,7 +83,8 @@ impl Container {
         false
     }
 
-    /// Whether the `postStart` hook is running, or has failed and the instance has not ended yet.
+    /// Reports whether the `postStart` hook is running, or has failed and the instance has not
+    /// ended yet.
     pub(super) fn is_hidden(&self) -> bool {
         self.running().is_some_and(|it| it.is_hidden)
     }
@@ -102,7 +103,7 @@ impl Container {
         (term_ns, kill_ns.max(least_ns))
     }
 
-    /// Records the Event for a failing `preStop` hook of an instance that stops.
+    /// Records the Event for the `preStop` hook of an instance that stops, if the hook fails.
     pub(super) fn tell_pre_stop(&self, notes: &mut Notes) {
         if self.hooks.pre_stop_ns.is_some() && !self.part.pre_stop(self.instance()) {
             let of = Some(ContainerRef::new(&self.name, self.role));

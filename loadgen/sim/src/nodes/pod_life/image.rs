@@ -1,4 +1,4 @@
-//! The image of a container: the time of its pull, and the handling of failed pulls.
+//! The image of a container: when it is pulled, and how failed pulls are retried.
 
 use podstorm::client::EventType::{Normal, Warning};
 use serde_json::Value;
@@ -9,7 +9,7 @@ use super::events::{ContainerRef, Notes, PULLED};
 use super::restarts::{BACKOFF_MAX_NS, BACKOFF_MIN_NS};
 use super::status::go_duration;
 
-/// The delay after which a missing image is checked again.
+/// The delay after which a missing image that may not be pulled is looked for again, ns.
 const ABSENT_RETRY_NS: i64 = 10 * SECOND_NS;
 /// The size of every simulated image, bytes.
 const IMAGE_BYTES: i64 = 10 << 20;
@@ -42,19 +42,20 @@ impl PullPolicy {
     }
 }
 
-/// The runtime's error for an image that can't be pulled.
+/// Returns the runtime's error for an image that can't be pulled.
 fn pull_error(image: &str) -> String {
     format!("failed to pull image \"{image}\": not found")
 }
 
-/// The message of `ImagePullBackOff`.
+/// Returns the message of `ImagePullBackOff`.
 pub(in crate::nodes) fn back_off_pulling(image: &str) -> String {
     let error = pull_error(image);
     format!("Back-off pulling image \"{image}\": ErrImagePull: {error}")
 }
 
 impl Container {
-    /// Records the Event for the start of a pull, if the image will be pulled.
+    /// Records the Event for the start of a pull, if the image will be pulled and the Event is not
+    /// recorded yet.
     pub(super) fn announce_pull(&mut self, at_ns: i64, notes: &mut Notes) {
         let fails = self.is_unpullable || !self.part.pulls(self.failed_pulls);
         let pulls = match self.pull_policy {
@@ -72,8 +73,8 @@ impl Container {
         }
     }
 
-    /// Pulls the image. On failure, returns the state with the reason, the message, the time at
-    /// which it is shown as a back-off, and the time of the retry.
+    /// Pulls the image. If the pull fails, the error is the container's new state, with the reason,
+    /// the message, the time at which the status shows a back-off, and the time of the retry.
     pub(super) fn pull(&mut self, at_ns: i64, notes: &mut Notes) -> Result<(), State> {
         self.announce_pull(at_ns, notes);
         let since_ns = self.pulling_since_ns.take();

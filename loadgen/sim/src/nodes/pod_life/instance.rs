@@ -1,4 +1,4 @@
-//! An instance of a container: the effects of its script and its probes, and its stop.
+//! A running instance of a container: the effects of the script and the probes, and the stop.
 
 use podstorm_objects::RestartPolicy;
 
@@ -7,39 +7,39 @@ use super::events::{ContainerRef, Notes};
 use super::probes::{Failures, Kind, Said};
 use crate::nodes::script::{After, Exit};
 
-/// The minimum time between SIGTERM and SIGKILL.
+/// The minimum time between SIGTERM and SIGKILL, ns.
 pub(super) const GRACE_MIN_NS: i64 = 2 * super::SECOND_NS;
 
 /// A running instance. Times are wall times, ns.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Running {
     pub(super) since_ns: i64,
-    /// The time at which its `postStart` hook ends, while the hook is running.
+    /// The time at which the `postStart` hook ends; `None` if the hook is not running.
     pub(super) hook_ns: After,
-    /// Whether that hook fails.
+    /// Whether the `postStart` hook fails.
     pub(super) hook_fails: bool,
     /// Whether the hook hides the instance from the status.
     pub(super) is_hidden: bool,
-    /// The time at which its startup probe passes; never if a probe ends it first.
+    /// The time at which the startup probe passes; never if the probe ends the instance first.
     pub(super) started_ns: After,
     pub(super) is_started: bool,
-    /// The next time at which it becomes ready.
+    /// The time at which the instance becomes ready.
     pub(super) ready_ns: After,
-    /// The time at which it stops being ready.
+    /// The time at which the instance stops being ready.
     pub(super) unready_ns: After,
     pub(super) is_ready: bool,
-    /// The time and the way in which it ends.
+    /// When and how the instance ends, if it ends by itself.
     pub(super) end: Option<(i64, Exit)>,
-    /// Whether a probe ends it.
+    /// Whether a probe ends the instance.
     pub(super) is_probed: bool,
-    /// Whether it is stopping.
+    /// Whether the instance is being stopped.
     pub(super) is_stopped: bool,
     /// The failed probe runs that are still to come, if they are reported.
     pub(super) failures: Vec<Failures>,
 }
 
 impl Running {
-    /// Returns the time of the next change that happens by itself.
+    /// Returns the time of the next change that happens by itself; `None` if there is none.
     pub(super) fn next_ns(&self) -> After {
         let told = self.failures.iter().map(|failures| failures.next_ns);
         let end = self.end.map(|(at_ns, _)| at_ns);
@@ -51,7 +51,7 @@ impl Running {
         told.chain(others).min()
     }
 
-    /// Applies the probe results that are due, and returns whether they affect the status.
+    /// Applies the probe results that are due. Returns whether they affect the status.
     pub(super) fn probe(&mut self, at_ns: i64) -> bool {
         let is_due = |due: After| due.is_some_and(|due| due <= at_ns);
         let was = (self.is_started, self.is_ready);
@@ -65,7 +65,8 @@ impl Running {
         was != (self.is_started, self.is_ready)
     }
 
-    /// Sets its readiness and ignores the probes from now on.
+    /// Sets the readiness of the instance, and ignores the startup and readiness probes from now
+    /// on.
     pub(super) fn set_ready(&mut self, is_ready: bool) {
         self.is_ready = is_ready;
         self.is_started |= is_ready;
@@ -75,8 +76,8 @@ impl Running {
 }
 
 impl Container {
-    /// Returns the instance that started at `since_ns`, with the effects of its script and its
-    /// probes, as of `at_ns`.
+    /// Returns the instance that started at `since_ns`, in its state at `at_ns`, with the effects
+    /// of the script and the probes.
     pub(super) fn instance_since(&self, since_ns: i64, at_ns: i64, ways: &Ways) -> Running {
         let (part, instance) = (&self.part, self.instance());
         let after = |after: After| after.map(|after| since_ns.saturating_add(after));
@@ -111,7 +112,7 @@ impl Container {
             unready_ns: course.unready_ns,
             is_ready: false,
             is_probed: natural.is_none() && killed.is_some(),
-            // An end in the past happens now.
+            // An end that lies in the past happens now.
             end: natural
                 .or(killed)
                 .map(|(ends_ns, exit)| (ends_ns.max(at_ns), exit)),
@@ -122,14 +123,14 @@ impl Container {
         running
     }
 
-    /// Stops the running instance, and kills it at `kill_ns`.
+    /// Stops the running instance. It is killed at `kill_ns` if it is still running then.
     pub(super) fn stop(&mut self, at_ns: i64, kill_ns: i64, ways: &Ways) {
         let stopped = self.stopped(at_ns, kill_ns, ways);
         if let State::Running(running) = &mut self.state {
             let natural = running.end.filter(|(ends_ns, _)| *ends_ns <= stopped.0);
             running.end = Some(natural.unwrap_or(stopped));
             running.is_stopped = true;
-            // Readiness probes continue.
+            // Only readiness probes continue.
             running.failures.retain(|it| it.kind == Kind::Readiness);
             running.started_ns = running.started_ns.filter(|_| running.is_started);
         }
@@ -143,10 +144,10 @@ impl Container {
         }
     }
 
-    /// Returns the time and the way in which a stopping instance ends.
+    /// Returns when and how an instance ends that is stopped at `at_ns` and killed at `kill_ns`.
     fn stopped(&self, at_ns: i64, kill_ns: i64, ways: &Ways) -> (i64, Exit) {
         let usual = match ways.policy {
-            // A server shuts down cleanly; interrupted work has failed.
+            // A server shuts down cleanly, but interrupted work has failed.
             RestartPolicy::Always => Exit::Code(0),
             RestartPolicy::OnFailure | RestartPolicy::Never => Exit::Signal(15),
         };
@@ -159,7 +160,7 @@ impl Container {
         }
     }
 
-    /// Kills the stopping instance at `kill_ns` at the latest.
+    /// Kills an instance that is being stopped at `kill_ns` at the latest.
     pub(super) fn hasten(&mut self, kill_ns: i64) {
         if let State::Running(Running {
             end: Some(end),

@@ -3,9 +3,9 @@
 //!
 //! A [`PodLife`] is a state machine without I/O. It receives the stored pod ([`PodLife::see`]),
 //! advances to a given time ([`PodLife::turn`]), returns the pod's status ([`PodLife::status`]) and
-//! the time of the next change ([`PodLife::next_ns`]). It is built from the stored pod and can be
-//! dropped whenever nothing is pending: the next one continues from the status. All times are wall
-//! times, ns.
+//! the time of the next change ([`PodLife::next_ns`]). A life is built from the stored pod and can
+//! be dropped whenever nothing is pending, because another life can continue from the status. All
+//! times are wall times, ns.
 
 mod container;
 #[cfg(test)]
@@ -52,14 +52,14 @@ use restart_all::RestartAll;
 
 const SECOND_NS: i64 = 1_000_000_000;
 
-/// The grace period of a pod whose spec has none.
+/// The grace period of a pod whose spec has none, ns.
 const GRACE_NS: i64 = 30 * SECOND_NS;
 
 /// The kubelet's knowledge about a pod beyond the pod itself.
 pub(super) struct Circumstances<'a> {
-    /// The effective script.
+    /// The script that applies to the pod, or the error of the pod's own script.
     pub(super) script: Result<&'a Script, &'a ScriptError>,
-    /// The rules of its spec.
+    /// The rules of the pod's spec.
     pub(super) rules: &'a SpecRules,
     /// Whether an image can't be pulled.
     pub(super) is_unpullable: &'a dyn Fn(&str) -> bool,
@@ -69,13 +69,14 @@ pub(super) struct Circumstances<'a> {
     pub(super) tells: bool,
     /// Whether statuses include mounts and resources, which follow from the spec.
     pub(super) is_full: bool,
-    /// Whether a container's status overrides its probes in readiness.
+    /// Whether the readiness in a container's status overrides that of its probes.
     pub(super) heeds_status: bool,
     /// The remaining time to start the pod, ns.
     pub(super) startup_ns: i64,
-    /// The time that its containers take to stop, ns.
+    /// The time that the pod's containers take to stop, unless the script specifies another time,
+    /// ns.
     pub(super) stop_ns: i64,
-    /// The time since its deletion began, if the kubelet saw the deletion earlier but lost its
+    /// How long ago the pod's deletion began, if the kubelet saw the deletion earlier but lost its
     /// state, ns.
     pub(super) deleted_ns: i64,
     pub(super) now_ns: i64,
@@ -85,7 +86,7 @@ pub(super) struct Circumstances<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct End {
     phase: PodPhase,
-    /// The reason and message.
+    /// The reason and message in the status, if there are any.
     why: Option<(&'static str, &'static str)>,
 }
 
@@ -98,7 +99,7 @@ enum Why {
     Deadline,
     /// The node lacks memory.
     Evicted,
-    /// A critical pod needs its resources.
+    /// A critical pod needs the pod's resources.
     Preempted,
     /// The pod's work has completed or failed, but sidecars are still running.
     Finished,
@@ -113,7 +114,7 @@ struct Stopping {
     kill_ns: i64,
 }
 
-/// The progress of a life.
+/// The parts of a life that affect the status beyond the changes that [`PodLife::turn`] reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Stage {
     generation: i64,
@@ -142,36 +143,36 @@ const PREEMPTED: (&str, &str) = ("Preempting", "Preempted in order to admit crit
 #[derive(Debug)]
 pub(super) struct PodLife {
     generation: i64,
-    /// Init containers in order, then the other containers.
+    /// The init containers in order, then the other containers.
     containers: Vec<Container>,
     /// The number of init containers.
     init: usize,
-    /// The resources in its status, if reported, and the spec from which they come.
+    /// The resources in the pod's status, if they are reported, and the spec from which they come.
     report: Option<(Arc<PodSpec>, Arc<PodReport>)>,
-    /// The condition types of its readiness gates.
+    /// The condition types of the pod's readiness gates.
     gates: Vec<String>,
     ways: Ways,
-    /// `startTime`.
+    /// The `startTime` of the pod.
     start_ns: i64,
-    /// The time at which the sandbox is ready.
+    /// The time at which the pod's sandbox is ready.
     up_ns: i64,
     is_up: bool,
     is_initialized: bool,
-    /// Whether it was initialized before all containers were restarted.
+    /// Whether the pod was initialized before all its containers were restarted.
     was_initialized: bool,
     /// Whether a rule may restart all containers.
     has_rule: bool,
-    /// Present while all containers are restarted.
+    /// The progress of a restart of all containers; `None` if there is none.
     restarting: Option<RestartAll>,
     deadline_ns: Option<i64>,
     evicted_ns: Option<i64>,
     stopping: Option<Stopping>,
-    /// See [`Circumstances`]; used until the deletion is seen.
+    /// Like [`Circumstances::deleted_ns`]; used when the deletion is first seen.
     deleted_ns: i64,
     end: Option<End>,
-    /// The time up to which it has been played.
+    /// The time up to which the life has been played.
     at_ns: i64,
-    /// Whether more may happen at that time.
+    /// Whether reactions to earlier changes may follow at `at_ns`.
     follows: bool,
     notes: Notes,
 }
@@ -227,8 +228,8 @@ impl PodLife {
         }
     }
 
-    /// Plays until the status changes, or until `now_ns`. Returns whether the status changed, in
-    /// which case it must be called again.
+    /// Plays the life until the status changes, or until `now_ns`. Returns whether the status
+    /// changed; if it did, `turn` must be called again.
     pub(super) fn turn(&mut self, now_ns: i64) -> bool {
         while self.end.is_none() {
             if std::mem::take(&mut self.follows) && self.follow() {
@@ -236,7 +237,7 @@ impl PodLife {
                 return true;
             }
             if self.follows {
-                // The pod has completed, which stops its sidecars.
+                // The pod has completed, so its sidecars stop.
                 continue;
             }
             let due_ns = match self.next_ns() {
@@ -266,7 +267,7 @@ impl PodLife {
         }
     }
 
-    /// Returns the time of the next change, or `None` if nothing changes by itself.
+    /// Returns the time of the next change that happens by itself; `None` if there is none.
     pub(super) fn next_ns(&self) -> Option<i64> {
         if self.end.is_some() {
             return None;
@@ -290,12 +291,12 @@ impl PodLife {
         }
     }
 
-    /// Whether its containers are being stopped.
+    /// Reports whether the pod's containers are being stopped.
     pub(super) fn is_stopping(&self) -> bool {
         !self.is_alive()
     }
 
-    /// Whether the pod has ended.
+    /// Reports whether the pod has ended.
     pub(super) fn has_ended(&self) -> bool {
         self.end.is_some()
     }
@@ -314,7 +315,7 @@ impl PodLife {
         &self.containers[self.init..]
     }
 
-    /// Applies the changes that are due, and returns whether they affect the status.
+    /// Applies the changes that are due. Returns whether they affect the status.
     fn happen(&mut self) -> bool {
         let at_ns = self.at_ns;
         let mut shows = false;
@@ -351,7 +352,7 @@ impl PodLife {
         shows
     }
 
-    /// Performs the reactions to earlier changes, and returns whether they affect the status.
+    /// Performs the reactions to earlier changes. Returns whether they affect the status.
     fn follow(&mut self) -> bool {
         let shows = match self.stopping {
             None => match self.restart_all() {
@@ -367,7 +368,7 @@ impl PodLife {
         shows
     }
 
-    /// Starts the containers that may start now, and returns whether there were any.
+    /// Starts the containers that may start now. Returns whether there were any.
     fn start_containers(&mut self) -> bool {
         let at_ns = self.at_ns;
         let mut started = false;
@@ -381,7 +382,8 @@ impl PodLife {
             if container.is_hidden() {
                 return started;
             }
-            // Init containers run in sequence only once; a restarting sidecar blocks nothing.
+            // Init containers run in sequence only once. A restarting sidecar does not block other
+            // containers.
             if number < self.init && !self.is_initialized && !container.is_done() {
                 return started;
             }
@@ -410,7 +412,8 @@ impl PodLife {
         }
     }
 
-    /// Stops containers: sidecars only after all others have ended, from the last to the first.
+    /// Stops the containers. Sidecars stop only after all other containers have ended, one by one,
+    /// from the last to the first.
     fn stop_containers(&mut self, stopping: Stopping) {
         let at_ns = self.at_ns;
         let mut waits = false;
@@ -480,17 +483,17 @@ impl PodLife {
         });
     }
 
-    /// Whether an init container has permanently failed.
+    /// Reports whether an init container has permanently failed.
     fn has_failed_init(&self) -> bool {
         let mut init = self.containers[..self.init].iter();
         let failed = |it: &Container| it.ended().is_some_and(|end| end.code != 0);
         init.any(|it| it.role == Role::Init && it.is_over() && failed(it))
     }
 
-    /// Sets an unknown end for containers that were stopped before they ran.
+    /// Sets an unknown end for the containers that were stopped before they ran.
     fn lose_unknown(&mut self) {
         let init = &self.containers[..self.init];
-        // The last init container that has run, or else the first.
+        // The number of init containers up to the last one that has run; at least one.
         let reached = init.iter().rposition(Container::has_run).unwrap_or(0) + 1;
         let is_initialized = self.init == 0 || self.is_initialized || self.was_initialized;
         for (number, container) in self.containers.iter_mut().enumerate() {
@@ -509,7 +512,7 @@ impl PodLife {
     }
 }
 
-/// Returns the names of containers, as condition messages list them.
+/// Returns the names of containers in the form of a list in condition messages: `[a b]`.
 fn names<'a>(containers: impl Iterator<Item = &'a Container>) -> String {
     let names: Vec<&str> = containers.map(|it| &*it.name).collect();
     format!("[{}]", names.join(" "))

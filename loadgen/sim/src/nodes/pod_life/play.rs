@@ -1,4 +1,4 @@
-//! A pod whose life tests play, with its statuses and Events.
+//! A pod whose life is played in tests, with its statuses and Events.
 
 use podstorm_objects::{Address, Object, Resource};
 use serde_json::{Value, json};
@@ -6,10 +6,10 @@ use serde_json::{Value, json};
 use super::status::Place;
 use super::*;
 
-/// The time at which pods are bound, s since the epoch.
+/// The time at which the pods of tests are bound, s since the epoch.
 pub(super) const BOUND_S: i64 = 1_800_000_000;
 
-/// A pod on its node, whose status is stored after each turn, and the log of stored statuses.
+/// A pod on its node, whose status is stored after each turn, and a log of the stored statuses.
 pub(super) struct Play {
     pub(super) pod: Pod,
     pub(super) life: PodLife,
@@ -59,7 +59,7 @@ impl Play {
         play
     }
 
-    /// Plays up to the given second.
+    /// Plays the pod's life up to the given second after the binding.
     pub(super) fn until(&mut self, second: i64) -> &mut Play {
         let end_ns = (BOUND_S + second) * SECOND_NS;
         loop {
@@ -92,7 +92,7 @@ impl Play {
         self.see();
     }
 
-    /// Stores the status, and logs it if it has changed.
+    /// Stores the pod's status, and logs it if it has changed.
     fn write(&mut self) {
         let second = self.now_ns / SECOND_NS - BOUND_S;
         for event in self.life.take_events() {
@@ -140,7 +140,7 @@ impl Play {
         std::mem::take(&mut self.events)
     }
 
-    /// Returns the log lines since the last call.
+    /// Returns the lines of the log since the last call.
     pub(super) fn lines(&mut self) -> Vec<String> {
         std::mem::take(&mut self.log)
     }

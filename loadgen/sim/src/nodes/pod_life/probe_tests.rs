@@ -1,10 +1,10 @@
-//! Probes of a spec: the times of their runs, the runs that count, and the effects.
+//! Tests of the probes in a spec: when they run, how many runs count, and their effects.
 
 use serde_json::{Value, json};
 
 use super::play::{Play, one, with_init};
 
-/// One container with a probe.
+/// Returns the spec of a pod with one container that has a probe.
 fn probed(policy: &str, kind: &str, probe: Value) -> Value {
     let mut spec = one(policy);
     spec["containers"][0][kind] = probe;
@@ -18,7 +18,7 @@ fn unready(line: &str) -> String {
     )
 }
 
-/// The seconds and reasons of the Events that begin with a word.
+/// Returns the Events whose reason begins with `reason`, with their seconds.
 fn told(play: &mut Play, reason: &str) -> Vec<String> {
     let told = play.told().into_iter();
     let told = told.filter(|line| line.split(' ').nth(2) == Some(reason));

@@ -1,7 +1,7 @@
-//! The probes of a container: the times at which an instance has started, is ready and is ended by
-//! a probe, and the failed runs that appear in Events. A script specifies when a probe begins to
-//! pass or fail; the spec specifies when it runs and how many runs count. Without a probe in the
-//! spec, the change happens at the time in the script.
+//! The probes of a container: the times at which an instance has started, becomes ready and is
+//! ended by a probe, and the failed runs that Events report. A script specifies when a probe begins
+//! to pass or fail. The spec specifies when the probe runs and how many runs count. Without a probe
+//! in the spec, the change happens at the time in the script.
 //!
 //! A probe first runs `initialDelaySeconds` after the start of the instance, and then once each
 //! period.
@@ -26,7 +26,7 @@ pub(super) enum Kind {
     Liveness,
 }
 
-/// A probe of a container. Missing members have the API's defaults.
+/// A probe of a container. Members that the spec omits have the API's defaults.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Probe {
     kind: Kind,
@@ -38,9 +38,9 @@ struct Probe {
     failures: i64,
     /// The number of consecutive runs that count as a success.
     successes: i64,
-    /// The grace period of an instance that it ends, if it differs from the pod's.
+    /// The grace period of an instance that the probe ends, ns; `None` for that of the pod.
     grace_ns: Option<i64>,
-    /// The output of a failed run.
+    /// The output of a failed run, as Events show it.
     output: Cow<'static, str>,
 }
 
@@ -50,11 +50,12 @@ pub(super) struct Probes {
     startup: Probe,
     readiness: Probe,
     liveness: Probe,
-    /// Whether failed runs are reported.
+    /// Whether failed runs are reported in Events.
     tells: bool,
 }
 
-/// The times from which an instance's probes pass or fail, according to the script; wall times, ns.
+/// The times from which the probes of an instance pass or fail, according to the script; wall
+/// times, ns.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Said {
     pub(super) started_ns: After,
@@ -70,7 +71,8 @@ pub(super) struct Course {
     pub(super) started_ns: After,
     pub(super) ready_ns: After,
     pub(super) unready_ns: After,
-    /// The time at which a probe ends it, and the grace period if it differs from the pod's.
+    /// The time at which a probe ends the instance, if any, and the grace period if it differs from
+    /// the pod's.
     pub(super) killed: Option<(i64, Option<i64>)>,
     pub(super) failures: Vec<Failures>,
 }
@@ -81,9 +83,9 @@ pub(super) struct Failures {
     pub(super) kind: Kind,
     pub(super) next_ns: i64,
     period_ns: i64,
-    /// The number of runs; unlimited if `None`.
+    /// The number of failed runs that are still to come; unlimited if `None`.
     left: Option<i64>,
-    /// Whether the last one ends the instance.
+    /// Whether the last failed run ends the instance.
     pub(super) kills: bool,
 }
 
@@ -106,7 +108,7 @@ impl Kind {
 }
 
 impl Failures {
-    /// Skips the runs before `at_ns`, and returns whether any are left.
+    /// Skips the failed runs before `at_ns`. Returns whether any are left.
     pub(super) fn skip(&mut self, at_ns: i64) -> bool {
         let gone_ns = (at_ns - self.next_ns).max(0);
         let gone =
@@ -148,7 +150,7 @@ impl Probe {
         }
     }
 
-    /// Returns the time of the run with this number, counted from a first run at `first_ns`.
+    /// Returns the time of the run with this number, counted from 0, the run at `first_ns`.
     fn run(&self, first_ns: i64, number: i64) -> i64 {
         first_ns.saturating_add(number.saturating_mul(self.period_ns))
     }
@@ -181,8 +183,8 @@ impl Probes {
         }
     }
 
-    /// Returns the effects on an instance that started at `since_ns`, whose probes begin at
-    /// `begins_ns`.
+    /// Returns the effects of the probes on an instance that started at `since_ns`. No probe runs
+    /// before `begins_ns`.
     pub(super) fn course(&self, said: &Said, since_ns: i64, begins_ns: i64) -> Course {
         let mut course = Course::default();
         self.start(&mut course, said, since_ns, begins_ns);
@@ -196,7 +198,7 @@ impl Probes {
         course
     }
 
-    /// Adds failed runs if they are reported.
+    /// Adds failed runs to the course if they are reported.
     fn fails(&self, course: &mut Course, failures: Failures) {
         if self.tells {
             course.failures.push(failures);
@@ -261,7 +263,7 @@ impl Probes {
             return;
         };
         let failed_ns = match probe.is_said {
-            // It takes at least this number of runs.
+            // The threshold takes at least this number of runs.
             true => failed_ns.max(probe.run(first_ns, probe.failures - 1)),
             false => failed_ns.max(first_ns),
         };
@@ -277,8 +279,8 @@ impl Probes {
         );
     }
 
-    /// Records the Events for failures up to `at_ns`, and for the end of the instance after the
-    /// last one. Returns whether more failures follow.
+    /// Records the Events for the failed runs up to `at_ns` and, after the last one, for the end of
+    /// the instance if the probe ends it. Returns whether more failed runs follow.
     pub(super) fn tell(
         &self,
         failures: &mut Failures,

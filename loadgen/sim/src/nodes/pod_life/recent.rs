@@ -1,7 +1,7 @@
 //! Caches for pods in the same state. Pods of one template pass through the same states, many of
-//! them in the same second: the parts of their statuses are built once and stored once. The results
-//! include values of the [place](super::Place), so a kubelet's cache is valid only for its own
-//! places.
+//! them in the same second, so the parts of their statuses are built once and stored once. The
+//! results include values of the [place](super::Place), so a cache is valid only for the kubelets
+//! that use it.
 
 use std::sync::Arc;
 
@@ -11,10 +11,11 @@ use super::container::{Container, Ended, Role, State};
 use super::report::{PodReport, Report};
 use super::{PodLife, SECOND_NS, Stopping, Why};
 
-/// The number of results kept of each kind: pods alternate between a few states.
+/// The number of results of each kind that are kept. It is small, because pods alternate between
+/// few states.
 const KEPT: usize = 8;
 
-/// The most recent results.
+/// The most recent results of all kinds.
 #[derive(Debug, Default)]
 pub(in crate::nodes) struct Recent {
     pub(super) details: Results<DetailsOf, Arc<ContainerDetails>>,
@@ -69,7 +70,7 @@ pub(super) struct DetailsOf {
     shown: Option<Shown>,
     image: Str,
     report: Option<Arc<Report>>,
-    /// The details in its stored status.
+    /// The details in the stored status.
     old: Option<Arc<ContainerDetails>>,
 }
 
@@ -80,7 +81,7 @@ enum Shown {
     Ended(Ended),
 }
 
-/// Whether both are the same allocation, or both absent.
+/// Reports whether both are the same allocation or both `None`.
 fn is_same<T>(one: Option<&Arc<T>>, other: Option<&Arc<T>>) -> bool {
     one.map(Arc::as_ptr) == other.map(Arc::as_ptr)
 }
@@ -97,7 +98,7 @@ impl PartialEq for DetailsOf {
 }
 
 impl DetailsOf {
-    /// Returns the inputs for a container, or `None` if its details depend on more.
+    /// Returns the inputs for a container; `None` if its details depend on more than these.
     pub(super) fn new(
         container: &Container,
         waits_for: &'static str,
@@ -138,13 +139,13 @@ impl DetailsOf {
     }
 }
 
-/// The inputs of the status members without a field.
+/// The inputs of the status members that have no field in `PodStatus`.
 #[derive(Debug)]
 pub(super) struct RestOf {
     generation: i64,
     has_started: bool,
     report: Option<Arc<PodReport>>,
-    /// The members of the stored status.
+    /// These members in the stored status.
     old: Rest,
 }
 
@@ -158,7 +159,7 @@ impl PartialEq for RestOf {
 }
 
 impl RestOf {
-    /// Returns the inputs for a pod, or `None` if the members depend on more.
+    /// Returns the inputs for a pod; `None` if the members depend on more than these.
     pub(super) fn new(life: &PodLife, old: &PodStatus, has_started: bool) -> Option<RestOf> {
         let is_plain = life.end.is_none_or(|end| end.why.is_none());
         is_plain.then(|| RestOf {
@@ -183,13 +184,13 @@ pub(super) struct ConditionsOf {
     has_run: bool,
     is_ready: bool,
     container: Str,
-    /// The conditions in its stored status.
+    /// The conditions in the stored status.
     old: PodConditions,
 }
 
 impl ConditionsOf {
-    /// Returns the inputs for a pod, or `None` if its conditions depend on more. `old` must have
-    /// only conditions that the kubelet owns.
+    /// Returns the inputs for a pod; `None` if its conditions depend on more than these. `old` must
+    /// contain only conditions that the kubelet owns.
     pub(super) fn new(
         life: &PodLife,
         old: &PodConditions,

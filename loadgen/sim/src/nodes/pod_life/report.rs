@@ -1,7 +1,8 @@
-//! The mounts and resources in the statuses of a pod and of its containers. All of it follows from
+//! The mounts and resources in the statuses of a pod and its containers. All of them follow from
 //! the spec.
 //!
-//! `user` is omitted: a container runtime reads it from the image, and simulated images are empty.
+//! `user` is omitted, because a container runtime reads it from the image, and simulated images are
+//! empty.
 //!
 //! Source: `kubelet_pods.go` of Kubernetes' kubelet, 1.36.
 
@@ -17,11 +18,11 @@ use super::PodLife;
 /// The parts of a container's status that follow from its spec.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Report {
-    /// `volumeMounts`, if there are any.
+    /// The `volumeMounts`, if there are any.
     mounts: Option<Value>,
-    /// `resources` of a created container.
+    /// The `resources` of a created container.
     resources: Value,
-    /// `allocatedResources`, if it requests any.
+    /// The `allocatedResources`, if the container requests any.
     allocated: Option<Value>,
 }
 
@@ -75,7 +76,7 @@ impl SpecReport {
 }
 
 impl PodLife {
-    /// Makes statuses include this report on the spec of the stored pod.
+    /// Makes statuses include this report, which must be that of the stored pod's spec.
     pub(super) fn report_on(&mut self, live: &Pod, report: &SpecReport) {
         for (container, report) in self.containers.iter_mut().zip(&report.containers) {
             container.report = Some(Arc::clone(report));
@@ -91,7 +92,7 @@ pub(super) fn containers(spec: &Map) -> impl Iterator<Item = &Value> {
     lists.flatten()
 }
 
-/// The parts of a pod's status: the sums of its containers.
+/// The parts of a pod's own status that follow from the spec: the sums over its containers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct PodReport {
     resources: Value,
@@ -101,7 +102,7 @@ pub(super) struct PodReport {
 impl PodReport {
     /// Returns the report for a pod with that spec.
     pub(super) fn from_spec(mut spec: Map) -> PodReport {
-        // The overhead belongs to the node.
+        // The reported sums do not include the overhead.
         spec.remove("overhead");
         let spec = Value::Object(spec);
         let mut resources = Map::new();
@@ -154,7 +155,7 @@ fn mount(mount: &Value) -> Value {
     told
 }
 
-/// Formats a sum with the suffix of its first part.
+/// Formats a sum with the type of suffix that the first of its parts has.
 fn spelled(spec: &Value, list: &str, name: &str, sum: Quantity) -> String {
     let containers = [&spec["containers"], &spec["initContainers"]];
     let containers = containers.into_iter().filter_map(Value::as_array).flatten();
@@ -192,7 +193,7 @@ mod tests {
             "resources": {"requests": requests, "limits": {"memory": "1025Mi"}}});
         assert_eq!(Value::Object(status), expected);
 
-        // The pod as a whole may request more.
+        // The pod as a whole may request more than its containers.
         let mut whole = spec;
         whole["resources"] = json!({"requests": {"cpu": "4"}});
         assert_eq!(told(&whole)["allocatedResources"]["cpu"], "4");

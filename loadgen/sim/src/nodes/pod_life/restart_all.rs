@@ -14,14 +14,15 @@ use super::events::ContainerRef;
 use super::instance::GRACE_MIN_NS;
 use super::status::time;
 
-/// The condition of a pod that restarts its containers.
+/// The type of the condition of a pod that restarts all its containers.
 const CONDITION: &str = "AllContainersRestarting";
 
-/// The reason for which a removed container waits, and for which its last instance ended.
+/// The reason in the status of a removed container, both for its waiting and for the end of its
+/// last instance.
 pub(super) const REASON: &str = "RestartingAllContainers";
 pub(super) const MESSAGE: &str = "The container is removed because RestartAllContainers in place";
 
-/// The progress of a pod's restart.
+/// The progress of a restart of all containers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum RestartAll {
     /// The pod's containers are stopping.
@@ -31,8 +32,8 @@ pub(super) enum RestartAll {
 }
 
 impl PodLife {
-    /// Continues the restart of the pod. Returns whether the status changes, or `None` if
-    /// containers start as usual.
+    /// Begins or continues a restart of all containers. Returns whether the status changes; `None`
+    /// if containers may start as usual.
     pub(super) fn restart_all(&mut self) -> Option<bool> {
         match self.restarting {
             None if self.containers.iter().any(|it| it.restarts_all) => {
@@ -80,13 +81,13 @@ impl PodLife {
         }
     }
 
-    /// Whether this is the condition for the restart of the pod.
+    /// Reports whether the condition is the one about a restart of all containers.
     pub(super) fn says_restarting(&self, condition: &PodCondition) -> bool {
         let kind = || condition.rest.get("type");
         self.has_rule && kind().as_ref().and_then(Value::as_str) == Some(CONDITION)
     }
 
-    /// Returns the condition for the restart of the pod, if a rule permits it.
+    /// Returns the condition about a restart of all containers; `None` unless a rule can cause one.
     pub(super) fn restarting(&self, live: &Pod) -> Option<PodCondition> {
         if !self.has_rule {
             return None;
@@ -117,7 +118,7 @@ impl PodLife {
 }
 
 impl Container {
-    /// Removes its instances, so that it starts like a new container.
+    /// Removes the container's instances, so that it starts like a new one.
     fn remove(&mut self) {
         let has_run = self.has_run();
         self.state = State::Waiting;
@@ -136,7 +137,8 @@ impl Container {
         (self.backoff, self.pause_ns) = (None, 0);
     }
 
-    /// Returns the waiting reason and message of a removed container.
+    /// Returns the waiting reason and message of a removed container; `None` for any other
+    /// container.
     pub(super) fn removed(&self) -> Option<(&'static str, &'static str)> {
         self.is_removed.then_some((REASON, MESSAGE))
     }

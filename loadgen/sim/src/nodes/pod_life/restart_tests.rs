@@ -1,10 +1,11 @@
-//! Containers that restart all containers of their pod.
+//! Tests of containers that restart all containers of their pod.
 
 use serde_json::{Value, json};
 
 use super::play::{Play, condition, with_init};
 
-/// An init container, a sidecar, and a container whose exit code 42 restarts all of them.
+/// Returns the spec of a pod with an init container, a sidecar, and a container whose exit code 42
+/// restarts all of them.
 pub(super) fn ruled() -> Value {
     let mut spec = with_init();
     let container = &mut spec["containers"][0];

@@ -7,31 +7,31 @@ use super::SECOND_NS;
 use super::container::{Container, Ended, Role, Ways};
 use super::restart_all;
 
-/// The back-off before the second restart; it doubles with each restart.
+/// The back-off before the second restart, ns; it doubles with each restart.
 pub(super) const BACKOFF_MIN_NS: i64 = 10 * SECOND_NS;
-/// The maximum back-off before a restart or a pull.
+/// The maximum back-off before a restart or a pull, ns.
 pub(super) const BACKOFF_MAX_NS: i64 = 300 * SECOND_NS;
-/// The running time after which a container's back-off starts from the minimum again.
+/// The running time after which a container's back-off is reset, ns.
 const BACKOFF_RESET_NS: i64 = 600 * SECOND_NS;
 
-/// A container's restart policy and rules; missing parts default to the pod's.
+/// A container's restart policy and rules. Without its own policy, the pod's policy applies.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Restarts {
     pub(super) policy: Option<RestartPolicy>,
     rules: Vec<Rule>,
 }
 
-/// Exit codes that restart the container regardless of its policy.
+/// A rule: exit codes that restart the container regardless of its policy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Rule {
-    /// Whether the rule matches codes in the list or codes outside it.
+    /// Whether the rule matches the codes in `codes`; if not, it matches all other codes.
     is_in: bool,
     codes: Vec<i64>,
-    /// Whether the rule restarts the other containers too.
+    /// Whether the rule also restarts all other containers of the pod.
     restarts_all: bool,
 }
 
-/// The back-off before the next restart, and the time of the last one.
+/// The back-off before the next restart, and the time of the last restart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct BackOff {
     pause_ns: i64,
@@ -63,13 +63,13 @@ impl Restarts {
         }
     }
 
-    /// Returns the first rule for an exit code.
+    /// Returns the first rule that matches an exit code; `None` if none does.
     fn rule(&self, code: i32) -> Option<&Rule> {
         let mut rules = self.rules.iter();
         rules.find(|rule| rule.codes.contains(&code.into()) == rule.is_in)
     }
 
-    /// Whether any exit code restarts all containers.
+    /// Reports whether an exit code can restart all containers of the pod.
     pub(super) fn may_restart_all(&self) -> bool {
         self.rules.iter().any(|rule| rule.restarts_all)
     }
@@ -85,7 +85,7 @@ impl Restarts {
 }
 
 impl Container {
-    /// Ends its instance. `is_alive` is whether its pod continues.
+    /// Ends the instance. `is_alive` tells whether the pod continues.
     pub(super) fn finish(&mut self, end: Ended, at_ns: i64, is_alive: bool, ways: &Ways) {
         let rule = self.policy.rule(end.code);
         self.restarts_all = is_alive && rule.is_some_and(|rule| rule.restarts_all);
@@ -93,7 +93,7 @@ impl Container {
         self.end(end, at_ns, restarts);
     }
 
-    /// Whether it restarts after an end with this exit code.
+    /// Reports whether the container restarts after an end with this exit code.
     fn may_restart(&self, code: i32, ways: &Ways) -> bool {
         let of_pod = match (self.role, ways.policy) {
             (Role::Sidecar, _) => return true,
@@ -105,13 +105,14 @@ impl Container {
         !is_done && self.policy.restarts(code, of_pod)
     }
 
-    /// Whether it restarts after a probe has ended it, which depends on no exit code and no rule.
+    /// Reports whether the container restarts after a probe has ended it. This does not depend on
+    /// the exit code or on rules.
     pub(super) fn outlives_probes(&self, ways: &Ways) -> bool {
         let policy = self.policy.policy.unwrap_or(ways.policy);
         self.role == Role::Sidecar || policy != RestartPolicy::Never
     }
 
-    /// Returns the start time of the next instance.
+    /// Returns the start time of the next instance, and doubles the back-off.
     pub(super) fn next_start(&mut self, ended_ns: i64) -> i64 {
         let known = self.backoff;
         let known = known.filter(|it| ended_ns - it.since_ns <= BACKOFF_RESET_NS);
@@ -128,8 +129,8 @@ impl Container {
         since_ns
     }
 
-    /// Restores the back-off of a container with this number of restarts, the last one at
-    /// `since_ns`.
+    /// Restores the restart count and the back-off of a container that has restarted this many
+    /// times, last at `since_ns`.
     pub(super) fn assume_restarts(&mut self, restarts: i32, since_ns: i64) {
         self.restarts = restarts;
         // Six doublings reach the maximum.

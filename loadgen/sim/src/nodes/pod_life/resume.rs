@@ -1,5 +1,5 @@
-//! The construction of a life from the status of the stored pod: of a pod that was just bound, or
-//! that another kubelet, another client or a dump has brought to its current state.
+//! The construction of a life from the status of the stored pod. The pod was just bound, or another
+//! kubelet, another client or a dump has brought it to its current state.
 
 use std::sync::Arc;
 
@@ -21,21 +21,21 @@ use super::restarts::Restarts;
 use super::{Circumstances, GRACE_NS, PodLife, SECOND_NS};
 use crate::nodes::script::{Part, ScriptError};
 
-/// The parts of a spec that lives use, shared by the pods of a template.
+/// The parts of a spec that lives use. The pods of a template share them.
 #[derive(Debug)]
 pub(in crate::nodes) struct SpecRules {
     pub(in crate::nodes) spec: Arc<PodSpec>,
     /// The rules of each container, init containers first.
     containers: Vec<(Restarts, Arc<Probes>, PullPolicy, Hooks)>,
     gates: Vec<String>,
-    /// The status report for the spec, if statuses include it and all pods of the spec share it: a
-    /// token volume has its own name in each pod.
+    /// The status report for the spec, if statuses include it and all pods with this spec share it.
+    /// They don't if the spec has a token volume, whose name differs from pod to pod.
     report: Option<SpecReport>,
 }
 
 impl SpecRules {
-    /// Parses a spec. `tells` is whether Events are recorded, and `is_full` whether statuses
-    /// include values that follow from the spec.
+    /// Parses the spec of a pod. `tells` is whether Events are recorded, and `is_full` whether
+    /// statuses include values that follow from the spec.
     pub(in crate::nodes) fn from_pod(pod: &Pod, tells: bool, is_full: bool) -> SpecRules {
         let members = pod.spec.to_map(pod.token_volume);
         let containers = containers(&members).map(|container| {
@@ -131,7 +131,7 @@ impl PodLife {
             (container.pull_policy, container.hooks) = (pull_policy, hooks);
             match found(live, spec, role) {
                 Some(status) => container.resume(status, seen, &life.ways),
-                // The pod is `Running`, but has no status for this container.
+                // The pod is `Running`, but its status does not contain this container.
                 None if status.phase == PodPhase::Running && role != Role::Init => {
                     container.run_since(start_ns, live.is_ready(), seen, &life.ways);
                 }
@@ -171,7 +171,7 @@ impl PodLife {
         life
     }
 
-    /// Updates containers that another client has ended or reports as restarted.
+    /// Updates the containers that another client has ended or reports as restarted.
     pub(super) fn see_containers(&mut self, live: &Pod) {
         let specs = live
             .spec
@@ -245,7 +245,7 @@ impl Container {
 
     fn run_since(&mut self, since_ns: i64, is_ready: bool, seen: &Circumstances<'_>, ways: &Ways) {
         let mut running = self.instance_since(since_ns, seen.now_ns, ways);
-        // A probe outside the script fails, or passes earlier.
+        // The status shows a probe result that the script does not specify.
         let knows = seen.heeds_status && !self.part.says_ready();
         if knows && is_ready != running.is_ready {
             running.set_ready(is_ready);
@@ -254,7 +254,7 @@ impl Container {
     }
 }
 
-/// Returns the status of the container with that name.
+/// Returns the stored status of a container of this name and role; `None` if there is none.
 fn found<'a>(live: &'a Pod, spec: &SpecContainer, role: Role) -> Option<&'a ContainerStatus> {
     let status = &live.status;
     let statuses = match role {
@@ -264,10 +264,11 @@ fn found<'a>(live: &'a Pod, spec: &SpecContainer, role: Role) -> Option<&'a Cont
     statuses.iter().find(|it| it.name == spec.name)
 }
 
-/// Returns the member of a status for one of the states.
+/// Returns the member of a container's status for one of the states: `running`, `waiting`,
+/// `terminated`.
 fn state(status: &ContainerStatus, state: &str) -> Option<Value> {
     let details = status.details.as_ref()?;
-    // In this case, the state has its own field.
+    // The state of a running container is in a field of its own.
     if !details.running_since.get().is_unset() {
         return None;
     }

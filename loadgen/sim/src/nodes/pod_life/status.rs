@@ -1,4 +1,4 @@
-//! The status of a pod as its kubelet reports it. Members that the kubelet doesn't know stay
+//! The status of a pod, as its kubelet reports it. Members that the kubelet doesn't set stay
 //! unchanged.
 
 use std::borrow::Cow;
@@ -17,25 +17,25 @@ use super::hooks::POST_START_FAILED;
 use super::recent::{ConditionsOf, DetailsOf, Recent, RestOf};
 use super::{EVICTED, PodLife, SECOND_NS, Stopping, Why, names};
 
-/// The message in the condition of a pod that was preempted by a critical one.
+/// The message in the condition of a pod that was preempted by a critical pod.
 const PREEMPTED: &str = "Pod was preempted by Kubelet to accommodate a critical pod.";
 
-/// The values in every status of a node or a cluster.
+/// The values in a pod's status that come from the node and the cluster.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::nodes) struct Place<'a> {
     /// The address of the node.
     pub(in crate::nodes) host_ip: &'a Address,
     /// The address that the pod gets if it has none.
     pub(in crate::nodes) pod_ip: &'a Address,
-    /// The pod's start that the kubelet has written, if it is known.
+    /// The pod's start time and addresses that the kubelet has written, if they are known.
     pub(in crate::nodes) start: Option<&'a Arc<PodStart>>,
-    /// The ID of every created container; empty for none.
+    /// The ID to report for every created container; empty to report none.
     pub(in crate::nodes) container_id: &'a str,
-    /// The ID of its image.
+    /// The ID to report for the image of every created container.
     pub(in crate::nodes) image_id: &'a str,
 }
 
-/// The intended value of a condition: whether it holds, reason and message.
+/// The intended value of a condition: whether the condition holds, and its reason and message.
 struct Claim {
     kind: ConditionType,
     holds: bool,
@@ -44,7 +44,7 @@ struct Claim {
 }
 
 impl PodLife {
-    /// Whether the pod has its address, or gets it now.
+    /// Reports whether the pod has its address, or gets it now: whether a container has run.
     pub(in crate::nodes) fn has_address(&self) -> bool {
         self.containers.iter().any(Container::has_run)
     }
@@ -114,7 +114,7 @@ impl PodLife {
         }
     }
 
-    /// Returns the members of the status without a field.
+    /// Returns the members of the status that have no field in [`PodStatus`].
     fn rest(&self, old: &Rest, has_started: bool) -> Rest {
         let mut rest = old.edit();
         if self.generation > 0 {
@@ -173,7 +173,7 @@ impl PodLife {
         };
         let evicted = disruption.map(|message| self.disrupted(message));
         let claims = self.claims(live, phase);
-        // Most conditions have the same members.
+        // Most conditions have equal members, so their allocation is shared.
         let mut last = old.get(0).map_or(Rest::NONE, |first| first.rest);
         let mut plain: Option<Rest> = None;
         let own = claims.into_iter().map(|claim| {
@@ -197,7 +197,7 @@ impl PodLife {
             .collect()
     }
 
-    /// Returns the condition of a pod that its node has ended.
+    /// Returns the condition `DisruptionTarget` of a pod that its node has ended.
     fn disrupted(&self, message: &str) -> PodCondition {
         let mut rest = Map::new();
         rest.insert("type".into(), "DisruptionTarget".into());
@@ -214,8 +214,8 @@ impl PodLife {
         }
     }
 
-    /// Returns the unread members of a claimed condition; shares the allocation of `others` if they
-    /// are equal.
+    /// Returns the members of a condition that have no field. Shares the allocation of `others` if
+    /// they are equal.
     fn members(&self, claim: &Claim, others: &Rest) -> Rest {
         others.or_new(|out| {
             if let Some(message) = &claim.message {
@@ -248,7 +248,7 @@ impl PodLife {
         }
     }
 
-    /// Returns the conditions that the kubelet owns, in order.
+    /// Returns the intended values of the conditions that the kubelet owns, in order.
     fn claims(&self, live: &Pod, phase: PodPhase) -> [Claim; 5] {
         let holds = |kind, holds| Claim {
             kind,
@@ -322,7 +322,8 @@ impl PodLife {
         ]
     }
 
-    /// Returns the readiness gates that are not satisfied.
+    /// Returns the message about the readiness gates that are not satisfied; `None` if all are
+    /// satisfied.
     fn open_gates(&self, live: &Pod) -> Option<String> {
         let open = self.gates.iter().filter_map(|gate| {
             let is_of = |it: &PodCondition| {
@@ -388,7 +389,7 @@ impl PodLife {
         let shared = old.and_then(|old| old.details.as_ref());
         let none = Rest::NONE;
         let mut rest = shared.map_or(&none, |details| &details.rest).edit();
-        // The runtime's image name of an instance that has run is kept.
+        // If an instance has run, the runtime's name of its image is kept.
         let ran = shared.is_some_and(|details| !details.running_since.get().is_unset());
         if !ran && container.ended().is_none() {
             rest.remove("image");
@@ -486,7 +487,7 @@ impl PodLife {
         }
     }
 
-    /// Returns the waiting reason of a container that has not run.
+    /// Returns the waiting reason of a container that has not run yet.
     fn waits_for(&self) -> &'static str {
         match self.init {
             0 => "ContainerCreating",
@@ -497,7 +498,7 @@ impl PodLife {
 
 /// The state of a container that does not run.
 enum Shown<'a> {
-    /// The reason and message.
+    /// The container waits, for this reason and with this message.
     Waiting(&'static str, Option<Cow<'a, str>>),
     Ended(&'a Ended),
 }

@@ -440,7 +440,7 @@ fn an_invalid_script_prevents_container_creation() {
     }
 }
 
-/// A life can be dropped at any time: the next one continues from the status.
+/// A life can be dropped at any time, because another one can continue from the status.
 #[test]
 fn a_life_resumed_from_a_status_continues_the_same_way() {
     let mut probed = one("Always");
@@ -451,10 +451,10 @@ fn a_life_resumed_from_a_status_continues_the_same_way() {
         (one("Always"), "run=1s exit=1"),
         (one("Never"), "run=5s"),
         (with_init(), "i.run=3s c.run=5s s.run=2s"),
-        // No status contains the time at which a sidecar was told to stop: a longer stop would
-        // begin again each second.
+        // The status does not contain the time at which a sidecar begins to stop: a longer stop
+        // would begin again each second.
         (with_init(), "i.run=3s c.run=5s s.stop=1s"),
-        // Also during the restart of all containers.
+        // The same is true during a restart of all containers.
         (ruled(), "i.run=3s c.run=4s c.exit=42,7,0 s.stop=1s"),
         (one("Always"), "ready=3s unhealthy=10s"),
         (probed, "started=5s ready=8s unready=22s unhealthy=40s"),

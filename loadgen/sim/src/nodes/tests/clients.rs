@@ -1,10 +1,10 @@
-//! Pods on nodes in a cluster with arbitrary clients.
+//! Tests of pods on nodes in a cluster with arbitrary clients.
 
 use podstorm_apiserver::Patch;
 
 use super::*;
 
-/// A cluster with arbitrary clients.
+/// Returns a cluster with arbitrary clients.
 pub(super) fn for_clients() -> NodeHarness {
     let rules = ClientRules {
         unpullable_images: vec!["broken:*".into()],
@@ -221,7 +221,7 @@ fn rules_decide_nodes_statuses_and_ends_of_pods() {
     assert_eq!(ended["state"]["terminated"]["reason"], "Completed");
 }
 
-/// The Events about a pod in name order, in the form of `core/v1`.
+/// Returns the Events about a pod in the order of their names, in the form of `core/v1`.
 fn events(harness: &NodeHarness, pod: &str) -> Vec<Value> {
     let (events, _) = harness.cluster.list::<Event>(None);
     let all = events.iter().map(|event| event.to_json());
@@ -229,7 +229,7 @@ fn events(harness: &NodeHarness, pod: &str) -> Vec<Value> {
         .collect()
 }
 
-/// The type, reason, count and message of each Event.
+/// Returns the type, reason, count and message of each Event about a pod.
 pub(super) fn told(harness: &NodeHarness, pod: &str) -> Vec<String> {
     let of = |event: Value| {
         let text = |member: &str| event[member].as_str().unwrap_or("-").to_owned();

@@ -1,4 +1,5 @@
-//! Kubelets of a served cluster: the statuses that they overwrite, and the pods that they reject.
+//! Tests of the kubelets of a served cluster: the statuses that they overwrite, and the pods that
+//! they reject.
 
 use super::clients::{for_clients, told, with_events};
 use super::*;

@@ -1,4 +1,4 @@
-//! Pods on nodes that fail.
+//! Tests of pods on nodes that fail.
 
 use std::sync::Arc;
 
@@ -26,7 +26,8 @@ struct NodeHarness {
 }
 
 impl NodeHarness {
-    /// Two nodes with capacity for four pods each. Pods take two seconds to start and one to end.
+    /// Returns a cluster with two nodes, `a` and `b`, that have room for four pods each. Pods take
+    /// two seconds to start and one to end.
     fn new() -> NodeHarness {
         NodeHarness::with_kubelets(1)
     }
@@ -95,7 +96,7 @@ impl NodeHarness {
         self.now = self.now.plus_ns(end_ns - self.now.mono_ns);
     }
 
-    /// Whether nothing is left to wait for.
+    /// Reports whether no task is queued and none will run by itself.
     fn is_quiet(&mut self) -> bool {
         let tasks = self.tasks.iter_mut();
         tasks.fold(Next::Idle, |next, task| next.or(task.run(self.now))) == Next::Idle
@@ -105,8 +106,8 @@ impl NodeHarness {
         self.create_with(name, json!({}));
     }
 
-    /// Creates a pod with additional or replaced members of its spec; `labels` become its own
-    /// labels.
+    /// Creates a pod with additional or replaced members of its spec. A member `labels` becomes the
+    /// pod's labels.
     fn create_with(&self, name: &str, spec: Value) {
         let mut value = json!({"metadata": {"name": name, "namespace": "n"},
             "spec": {"containers": [{"name": "c", "image": "x:1"}]}});
@@ -127,8 +128,8 @@ impl NodeHarness {
         self.cluster.get::<Node>("", name).unwrap().to_json()
     }
 
-    /// The name and node of every pod, with a letter for its state: `P`ending, `R`unning, running
-    /// but `n`ot ready, `F`ailed, `S`ucceeded; followed by `x` if it is being deleted.
+    /// Returns the name and node of every pod, with a letter for its state: `P`ending, `R`unning,
+    /// running but `n`ot ready, `F`ailed, `S`ucceeded; followed by `x` if it is being deleted.
     fn states(&self) -> Vec<String> {
         let (pods, _) = self.cluster.list::<Pod>(None);
         let state = |pod: &Arc<Pod>| {
@@ -146,7 +147,7 @@ impl NodeHarness {
         pods.iter().map(state).collect()
     }
 
-    /// The number of pods in each state, without nodes.
+    /// Returns the number of pods in the given state, regardless of their nodes.
     fn count(&self, state: &str) -> usize {
         let ends = |one: &String| one.ends_with(&format!(" {state}"));
         self.states().into_iter().filter(ends).count()
@@ -298,7 +299,7 @@ fn pods_of_a_deleted_node_are_removed_by_force() {
     assert_eq!(harness.count("nx"), 4);
     harness.pass(10);
     assert_eq!((harness.count("R"), harness.states().len()), (4, 4));
-    // One more check is due, because pods arrived in the meantime.
+    // One more check is due, because pods have arrived in the meantime.
     harness.pass(60);
     assert!(harness.is_quiet());
 }
@@ -414,7 +415,7 @@ fn pods_wait_for_room_until_they_are_bound_or_deleted() {
     assert_eq!(at(10), (3, 30, 3, 8));
     harness.delete("x");
     assert_eq!(at(10), (3, 30, 3, 8));
-    // The new pod does not inherit the wait.
+    // A new pod of the same name does not inherit the wait.
     let node = |places: &str| {
         let node = json!({"metadata": {"name": "c"}, "status": {"allocatable": {"pods": places}}});
         Node::from_json(node).unwrap()

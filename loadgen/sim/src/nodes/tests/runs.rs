@@ -1,4 +1,4 @@
-//! The placement of pods in a run: a cluster without client rules.
+//! Tests of the placement of pods in a run, which is a cluster without client rules.
 
 use podstorm_apiserver::Patch;
 
@@ -143,7 +143,7 @@ fn pods_of_a_run_respect_node_selectors_and_host_ports() {
     let mut nodes = run.places(&["h0", "h1", "h2"], &takes);
     nodes.sort();
     assert_eq!(nodes, ["-", "a", "b"]);
-    // A label that a node gets later takes effect immediately.
+    // A label that a node gets later has an effect immediately.
     let hdd = json!({"nodeSelector": {"disk": "hdd"}});
     assert_eq!(run.places(&["l0"], &hdd), ["-"]);
     run.patch_node("b", json!({"metadata": {"labels": {"disk": "hdd"}}}));

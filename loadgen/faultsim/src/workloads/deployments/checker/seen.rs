@@ -14,7 +14,7 @@ pub(super) fn revision(annotations: &Labels) -> Option<i64> {
     annotations.get(REVISION)?.parse().ok()
 }
 
-/// Whether the ReplicaSet's controller is the Deployment with this UID.
+/// Reports whether the ReplicaSet's controller is the Deployment with this UID.
 pub(super) fn is_controlled(set: &ReplicaSet, deployment: &Uid) -> bool {
     let owner = set.metadata.controller();
     owner.is_some_and(|owner| owner.uid == *deployment)

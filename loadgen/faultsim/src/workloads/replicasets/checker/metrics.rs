@@ -1,5 +1,5 @@
 //! Metrics of a run that no invariant limits: the time that a ReplicaSet was left alone, and the
-//! number of deletes that hit the wrong pod. They show the known bugs of upstream's behavior.
+//! number of deletes that hit the wrong pod. They show the known bugs of upstream's behaviour.
 
 use std::collections::{BTreeMap, BTreeSet};
 

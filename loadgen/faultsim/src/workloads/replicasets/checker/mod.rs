@@ -1,5 +1,5 @@
 //! The checker of ReplicaSets and ReplicationControllers: observes all work of their controllers,
-//! and reports the first violated invariant. With upstream's behavior, its known deviations are
+//! and reports the first violated invariant. With upstream's behaviour, its known deviations are
 //! counted instead of being violations.
 
 mod checks;

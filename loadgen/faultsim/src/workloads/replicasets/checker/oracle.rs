@@ -173,12 +173,12 @@ impl OracleState {
         self.behaviour == Behaviour::Upstream
     }
 
-    /// Whether controllers of this kind wait until the cache shows their writes.
+    /// Reports whether controllers of this kind wait until the cache shows their writes.
     pub(super) fn is_gated(&self, kind: Kind) -> bool {
         self.gate && kind == Kind::REPLICA_SET
     }
 
-    /// Whether that controller is dead.
+    /// Reports whether that controller is dead.
     pub(super) fn is_dead(&self, incarnation: u32) -> bool {
         self.dead.contains(&incarnation)
     }
@@ -188,7 +188,7 @@ impl OracleState {
         let upstream = self.is_upstream();
         match action {
             Action::Drop { events, .. } => {
-                // The cache is wrong until the next list. With the hardened behavior, existing
+                // The cache is wrong until the next list. With the hardened behaviour, existing
                 // names prevent most creates of pods that the cache lacks.
                 let events = i64::from(*events);
                 self.allowed_deletes += events;
@@ -272,7 +272,7 @@ impl OracleState {
         }
     }
 
-    /// Whether a controller has something to do.
+    /// Reports whether a controller has something to do.
     pub(super) fn is_busy(&self) -> bool {
         !self.busy.is_empty()
             || self

@@ -9,9 +9,9 @@ use super::super::model::{counts, said};
 use super::oracle::SyncState;
 use crate::invariants::Checked;
 
-/// Checks that a requested status matches the seen pods. With upstream's behavior, a second attempt
-/// writes the first status again, on whatever object it has found; with the hardened behavior, too,
-/// if it writes at all.
+/// Checks that a requested status matches the seen pods. With upstream's behaviour, a second
+/// attempt writes the first status again, on whatever object it has found; with the hardened
+/// behaviour, too, if it writes at all.
 pub(super) fn is_honest(
     sync: &mut SyncState,
     object: &ReplicaSet,
@@ -73,7 +73,7 @@ pub(super) fn is_honest(
     Ok(())
 }
 
-/// Whether a condition shows this failure.
+/// Reports whether a condition shows this failure.
 pub(super) fn is_told(request: &Request, error: &ApiError, upstream: bool) -> bool {
     match request {
         Request::CreatePod { .. } => {

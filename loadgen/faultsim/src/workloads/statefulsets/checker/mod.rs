@@ -56,7 +56,7 @@ impl SetJudge {
         }
     }
 
-    /// Whether the named revision has this template.
+    /// Reports whether the named revision has this template.
     fn is_of(&self, revision: &str, template: &Template) -> bool {
         self.templates.get(revision) == Some(template)
     }

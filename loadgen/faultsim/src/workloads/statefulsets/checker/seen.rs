@@ -108,7 +108,7 @@ impl Seen {
         pods.find(|pod| *pod.metadata.name == *name)
     }
 
-    /// Whether the pod could be adopted, according to the caches.
+    /// Reports whether the pod could be adopted, according to the caches.
     pub(super) fn is_free(&self, name: &str) -> bool {
         let set = self.read();
         self.pods.iter().any(|pod| {

@@ -61,7 +61,7 @@ impl SetJudge {
         self.is_recount(seen, written, commit)
     }
 
-    /// Whether a status marks the rollout as complete.
+    /// Reports whether a status marks the rollout as complete.
     fn is_complete(&self, set: Read<'_>, written: Read<'_>) -> bool {
         let are_available = || written.count("availableReplicas") == set.replicas();
         set.is_complete(written) && (!self.circumstances.completes_available || are_available())
