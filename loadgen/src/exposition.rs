@@ -1,5 +1,5 @@
-//! `--metrics-addr`: serves the metrics of a run to Prometheus over HTTP during the run: a small
-//! server on its own thread, with `/metrics` and `/healthz`.
+//! `--metrics-addr`: serves the metrics of a run to Prometheus over HTTP while the run lasts, from
+//! a small server on its own thread, with `/metrics` and `/healthz`.
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
@@ -24,10 +24,10 @@ use crate::serve::bind;
 /// The `Content-Type` of Prometheus' text format.
 const PROMETHEUS: &str = "text/plain; version=0.0.4; charset=utf-8";
 
-/// How long a client may take to send the head of a request.
+/// The time within which a client must send the head of a request.
 const HEAD_WITHIN: Duration = Duration::from_secs(10);
 
-/// A server of the metrics of one run. Dropping it stops it.
+/// A server for the metrics of one run. Dropping it stops it.
 #[derive(Debug)]
 pub struct MetricsServer {
     address: SocketAddr,
@@ -36,11 +36,11 @@ pub struct MetricsServer {
 }
 
 impl MetricsServer {
-    /// Listens at an address; port 0 selects a free port. There are no metrics before
-    /// [`MetricsServer::show`].
+    /// Listens at an address; port 0 selects a free port. The server has no metrics until
+    /// [`MetricsServer::show`] is called.
     ///
     /// # Errors
-    /// The address is in use or not on this machine, or a thread can't be started.
+    /// The address is in use or does not belong to this machine, or a thread can't be started.
     pub fn start(address: SocketAddr) -> Result<MetricsServer> {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
@@ -66,7 +66,7 @@ impl MetricsServer {
         })
     }
 
-    /// Returns its address.
+    /// Returns the address at which the server listens, with the port that the system selected.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
@@ -80,7 +80,8 @@ impl MetricsServer {
 async fn accept(listener: TcpListener, metrics: Arc<OnceLock<Metrics>>) {
     loop {
         let Ok((stream, _)) = listener.accept().await else {
-            // Out of descriptors, or the client has disconnected: the next attempt may succeed.
+            // No descriptors are left, or the client has disconnected: the next attempt may
+            // succeed.
             tokio::time::sleep(Duration::from_millis(50)).await;
             continue;
         };
@@ -93,7 +94,7 @@ async fn accept(listener: TcpListener, metrics: Arc<OnceLock<Metrics>>) {
             let mut http = http1::Builder::new();
             http.timer(TokioTimer::new())
                 .header_read_timeout(HEAD_WITHIN);
-            // A client that disconnects does not affect others.
+            // Ignore the error: a client that disconnects does not affect the others.
             let _ended = http.serve_connection(TokioIo::new(stream), service).await;
         });
     }

@@ -21,7 +21,7 @@ pub fn defaults() -> BTreeMap<String, bool> {
         .collect()
 }
 
-/// Returns the text of `--help` and the schema: the gates and their defaults.
+/// Returns the text about gates in `--help` and in the schema: the gates and their defaults.
 pub fn help() -> String {
     let word = |gate: Gate| match gate {
         Gate {
@@ -54,7 +54,7 @@ pub fn names<'a>(assignments: impl IntoIterator<Item = &'a str>, gate: &str) -> 
 /// Returns the defaults with every `NAME=bool,...` of `assignments` applied.
 ///
 /// # Errors
-/// A gate is unknown, locked, or set to both values; or a value is not true or false.
+/// A gate is unknown, locked, or set to both values; or a value is neither `true` nor `false`.
 pub fn parse<'a>(
     assignments: impl IntoIterator<Item = &'a str>,
 ) -> Result<BTreeMap<String, bool>, String> {

@@ -1,4 +1,4 @@
-//! Objects from files: the initial state of a run in place of a generated cluster.
+//! Objects from files, which replace a generated cluster as the initial state of a run.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -14,8 +14,8 @@ use serde::Serialize;
 
 use crate::units::count_for_people;
 
-/// An object from a file, of a kind that the cluster serves, checked but not yet stored. Large
-/// kinds are boxed, so that objects do not all take the size of the largest.
+/// An object from a file, of a kind that the cluster serves, validated but not yet stored. Large
+/// types are boxed, so that small objects do not take the size of the largest type.
 #[derive(Clone, Debug)]
 pub enum InputObject {
     /// A `v1` `Namespace`.
@@ -24,32 +24,32 @@ pub enum InputObject {
     Node(Box<Node>),
     /// A `v1` `Pod`.
     Pod(Box<Pod>),
-    /// An owner of pods with its own type, which its workload defines.
+    /// An owner of pods whose type its workload defines.
     Owner(Box<dyn TypedOwner>),
     /// An object of an untyped kind, such as a `v1` `ConfigMap`: it is stored, and can be an owner.
     Dynamic(Box<DynamicObject>),
 }
 
-/// Decodes an object of one kind to its type.
+/// Decodes an object of a kind that has its own type.
 pub(crate) type ReadTyped = fn(JsonValue<'_>) -> Result<InputObject, DecodeError>;
 
-/// A typed owner of pods from a file.
+/// An object from a file that owns pods and has its own type.
 pub trait TypedOwner: Object {
-    /// Returns a copy.
+    /// Returns a copy of the object.
     fn copied(&self) -> Box<dyn TypedOwner>;
 
-    /// Returns the template of its pods, if it has one.
+    /// Returns the owner's pod template; `None` if it has no template.
     fn template(&self) -> Option<&Arc<PodTemplate>>;
 
-    /// Returns the members of its spec that are not in the type.
+    /// Returns the members of the owner's spec that the type does not have as fields.
     fn spec_rest(&self) -> &Rest;
 
-    /// Sets the defaults that the server sets. `filled` is the spec of its pods with defaults, if
-    /// it is known.
+    /// Sets the defaults that the server would set. `filled` is the spec of the owner's pods with
+    /// defaults, if it is already known.
     fn set_defaults(&mut self, filled: Option<&Arc<PodSpec>>);
 
-    /// Returns the rules that it violates, without those of its pods' spec if `spec_is_checked` is
-    /// set.
+    /// Returns the validation rules that the owner violates; if `spec_is_checked` is set, without
+    /// those for the spec of its pods.
     fn broken_rules(&self, spec_is_checked: bool) -> Vec<Cause>;
 
     /// Shares memory with equal parts of other objects.
@@ -62,8 +62,8 @@ impl Clone for Box<dyn TypedOwner> {
     }
 }
 
-/// Returns the namespaces that objects are in but that are missing among them, by name: dumps of
-/// workloads lack them.
+/// Returns the namespaces that `objects` refer to but don't include, sorted by name. Dumps of
+/// workloads lack their namespaces.
 pub fn missing_namespaces(objects: &[InputObject]) -> impl Iterator<Item = InputObject> + use<> {
     let mut names = BTreeSet::new();
     for object in objects {
@@ -116,7 +116,7 @@ impl InputObject {
         self.as_object().metadata()
     }
 
-    /// Returns the object's metadata for changes.
+    /// Returns mutable access to the object's metadata.
     pub(crate) fn metadata_mut(&mut self) -> &mut ObjectMeta {
         match self {
             InputObject::Namespace(object) => &mut object.metadata,
@@ -127,7 +127,7 @@ impl InputObject {
         }
     }
 
-    /// Converts the object for storing.
+    /// Converts the object to the type that the store takes.
     pub fn into_any(self) -> AnyObject {
         match self {
             InputObject::Namespace(object) => Arc::<Namespace>::from(object),
@@ -156,34 +156,34 @@ pub type Requests = BTreeMap<String, Quantity>;
 /// Pods with the same spec.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PodsOfSpec {
-    /// Their spec.
+    /// The spec that the pods share.
     pub spec: Arc<PodSpec>,
-    /// The desired number.
+    /// The desired number of pods with this spec.
     pub pods: u64,
-    /// How many of them are already on a node.
+    /// How many of these pods are already bound to a node.
     pub placed: u64,
 }
 
 /// The facts about files that determine the size of the cluster.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct InputSize {
-    /// Pods if every owner has its desired pods, plus the pods without an owner.
+    /// The desired pods of all owners, plus the pods without an owner.
     pub pods: u64,
-    /// Objects that own pods.
+    /// The number of objects that own pods.
     pub owners: u64,
     /// The kinds of the workloads.
     pub workloads: BTreeSet<Kind>,
-    /// Nodes.
+    /// The number of nodes.
     pub nodes: u64,
-    /// Namespaces that objects refer to.
+    /// The number of namespaces that objects refer to.
     pub namespaces: u64,
-    /// Capacity, in pods, of the nodes of the input that have one.
+    /// The total capacity, in pods, of the nodes that declare one.
     pub places: u64,
-    /// Schedulable nodes of the input without a capacity.
+    /// The number of schedulable nodes that declare no capacity.
     pub nodes_without_capacity: u64,
-    /// The pods by spec, from which their requests are computed when needed.
+    /// The pods grouped by spec. Their resource requests are computed from it when needed.
     pub specs: Vec<PodsOfSpec>,
-    /// Resource requests of pods of untyped objects, and the number of pods for each.
+    /// Resource requests of the pods of untyped objects, with the number of pods for each.
     pub requests: BTreeMap<Requests, u64>,
 }
 

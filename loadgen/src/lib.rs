@@ -7,7 +7,7 @@
 //! | [`cli`] | a file for each command; conversion of settings to flags, and the command that repeats a run |
 //! | [`scenario`], [`settings`], [`gates`], [`size`], [`values`], [`units`] | scenarios as data; the settings of a run, declared once for flags, files, schema and results; syntax of values |
 //! | [`manifest`], [`input`] | `-f`: YAML and JSON to checked objects, the initial state of a run |
-//! | [`run`] | one scenario on one simulated cluster: phases, convergence, samples, the result |
+//! | [`run`] | runs one scenario on one simulated cluster: phases, convergence, samples, the result |
 //! | `workloads` | a folder for each kind of workload, with its `explain`; the other modules use the list and name no workload |
 //! | `drain`, `owned_pods` | the effects of draining a node; the pods of one owner among the objects of files |
 //! | [`result`], [`metrics`] | the result of a run with its JSON Schema; every metric of a result by name |

@@ -10,16 +10,16 @@ use crate::units::counted;
 /// The active pods of each owner.
 pub(crate) type PodsByOwner<'a> = HashMap<&'a Uid, OwnedPods, RandomState>;
 
-/// The active pods of one owner, or of several together.
+/// The active pods of one owner, or of several owners together.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct OwnedPods {
-    /// Active pods.
+    /// The number of active pods.
     pub(crate) active: i32,
-    /// Active pods that are ready.
+    /// The number of active pods that are ready.
     pub(crate) ready: i32,
-    /// Active pods that can't become ready.
+    /// The number of active pods that can't become ready.
     pub(crate) stuck: i32,
-    /// Why the first of these can't become ready; empty if there is none.
+    /// Why the first of the `stuck` pods can't become ready; empty if there is none.
     reason: String,
 }
 
@@ -35,7 +35,7 @@ impl OwnedPods {
         });
     }
 
-    /// Adds the pods of another owner.
+    /// Adds the counts of another owner.
     pub(crate) fn add(&mut self, other: &OwnedPods) {
         self.active += other.active;
         self.ready += other.ready;
@@ -45,13 +45,14 @@ impl OwnedPods {
         }
     }
 
-    /// Reports whether new pods can't become ready either, because none of these can.
+    /// Reports whether new pods of the owner can't be expected to become ready: some of its pods
+    /// are stuck, and none is ready.
     pub(crate) fn holds_new(&self) -> bool {
         self.stuck > 0 && self.ready == 0
     }
 
-    /// Formats `2 of 3 pods can't become ready: CrashLoopBackOff`, with the owner's name if it is
-    /// given: `2 of 3 pods of web`; `None` if all can become ready.
+    /// Formats `2 of 3 pods can't become ready: CrashLoopBackOff`, with the name of the owner if it
+    /// is given: `2 of 3 pods of web`. Returns `None` if no pod is stuck.
     pub(crate) fn problem(&self, owner: Option<&str>) -> Option<String> {
         let pods = counted(u64::try_from(self.active).ok()?, "pod");
         let of = owner.map_or_else(String::new, |owner| format!(" of {owner}"));
@@ -64,7 +65,7 @@ impl OwnedPods {
 pub(crate) fn pods(number: i32) -> String {
     match u64::try_from(number) {
         Ok(number) => counted(number, "pod"),
-        // A status may contain any number.
+        // A status may contain a negative number.
         Err(_) => format!("{number} pods"),
     }
 }

@@ -1,8 +1,8 @@
-//! The size of the cluster, resolved from a request to consistent numbers.
+//! The size of the cluster: resolves the requested numbers to a complete, consistent set.
 //!
 //! Of pods, workloads and pods per workload, any two determine the third; nodes, namespaces and
-//! pods per node have separate defaults. A size that can't hold its pods is refused with one that
-//! can.
+//! pods per node have separate defaults. A size whose nodes can't hold the pods is refused, and
+//! the error suggests a sufficient size.
 
 use std::collections::BTreeMap;
 
@@ -14,17 +14,17 @@ use crate::units::{count_for_people as count, counted};
 use crate::values::{Bytes, Cores, Size};
 use crate::workloads::{ClusterSize, SizedKind, Sizes, WorkloadCount, WorkloadCounts};
 
-/// Default number of pods.
+/// The default number of pods.
 pub const DEFAULT_PODS: u64 = 100_000;
-/// Default number of pods per workload.
+/// The default number of pods per workload.
 pub const DEFAULT_PODS_PER_WORKLOAD: u64 = 50;
-/// Default number of pods per node.
+/// The default number of pods per node, from which the number of nodes follows.
 pub const DEFAULT_PODS_FOR_A_NODE: u64 = 20;
-/// Default number of namespaces.
+/// The default number of namespaces.
 pub const DEFAULT_NAMESPACES: u64 = 100;
-/// Default capacity of a node, in pods: the kubelet's own default.
+/// The default capacity of a node, in pods: the kubelet's own default.
 pub const DEFAULT_PODS_PER_NODE: u32 = 110;
-/// The maximum number of objects of a kind: object numbers in the indexes are 32 bits wide.
+/// The maximum number of objects per kind: object numbers in the indexes are 32 bits wide.
 pub const MAX_OBJECTS: u64 = u32::MAX as u64;
 
 /// Resolves the size of a generated cluster. `extra_pods` are the pods that the scenario adds on
@@ -72,12 +72,12 @@ pub(crate) fn generated(
     })
 }
 
-/// Resolves the size of a cluster with the objects of files. `nodes` counts nodes generated in
-/// addition: by default none if the files bring nodes, except for those that the scenario's
-/// `extra_pods` need.
+/// Resolves the size of a cluster that files define. `nodes` counts the nodes to generate in
+/// addition to those of the files. If the files contain nodes, the default is only what the
+/// scenario's `extra_pods` need.
 ///
 /// # Errors
-/// A flag sizes what the files define, or there are too few nodes for the pods.
+/// A flag sizes something that the files define, or there are too few nodes for the pods.
 pub(crate) fn beside_input(
     asked: &ScenarioSettings,
     of: SizedKind,
@@ -102,7 +102,7 @@ pub(crate) fn beside_input(
         .saturating_add(input.nodes_without_capacity * each);
     let wanted = input.pods + extra_pods;
     let nodes = match asked.nodes {
-        // Do not add nodes silently to those of the files: that would be another cluster.
+        // Do not silently add nodes to those of the files: the cluster would be a different one.
         None if input.nodes > 0 && places < input.pods => {
             return Err(format!(
                 "the cluster of the input is too small: {} and room for {}; add nodes with \
@@ -115,8 +115,8 @@ pub(crate) fn beside_input(
         None if input.nodes > 0 => wanted.saturating_sub(places).div_ceil(each),
         _ => {
             let needed = wanted.saturating_sub(places).div_ceil(each);
-            // Nodes of files have their own capacity, and may be too few on purpose, so that pods
-            // wait.
+            // Nodes in files have their own capacity, and there may be too few of them on purpose,
+            // so that pods wait.
             let has_room = asked.node_cpu.is_some() || asked.node_memory.is_some();
             let by_requests = match input.nodes {
                 0 if has_room => nodes_by_requests(asked, pods_per_node, &input.requests())?,
@@ -144,12 +144,12 @@ pub(crate) fn beside_input(
     })
 }
 
-/// Resolves the number of workloads of each kind and their pods, if there are several kinds. A kind
-/// has the pods of its own flags, or an equal share of the cluster's pods, rounded to whole
-/// workloads.
+/// Resolves the number of workloads of each kind, and their pods, for a cluster with several
+/// kinds. A kind gets the pods that its own flags request, or an equal share of the cluster's
+/// pods, rounded to whole workloads.
 ///
 /// # Errors
-/// There are more workloads than pods.
+/// A kind has more workloads than pods, or its numbers are inconsistent.
 pub(crate) fn mixed(
     asked: &ScenarioSettings,
     kinds: &[SizedKind],
@@ -178,7 +178,7 @@ fn counts_of(of: SizedKind, count: u64) -> WorkloadCounts {
     WorkloadCounts(vec![WorkloadCount { kind, sizes, count }])
 }
 
-/// Checks that there is at least one pod for each workload.
+/// Checks that there is at least one pod per workload.
 fn check_share(pods: u64, workloads: u64, sizes: Sizes) -> Result<(), String> {
     match workloads > pods {
         true => Err(format!(
@@ -191,7 +191,7 @@ fn check_share(pods: u64, workloads: u64, sizes: Sizes) -> Result<(), String> {
     }
 }
 
-/// Resolves pods and workloads at 100 % of a generated cluster.
+/// Resolves how many pods and workloads a generated cluster has at 100 %.
 ///
 /// # Errors
 /// The numbers are inconsistent.
@@ -205,7 +205,7 @@ pub(crate) fn pods_and_workloads(
     let overflow = "pods = workloads x pods per workload is too large";
     let total = pods.unwrap_or(DEFAULT_PODS);
     Ok(match (pods, workloads, each) {
-        // Accept any distribution that is as even as possible, also with a remainder.
+        // Accept the most even distribution, even if it leaves a remainder.
         (Some(pods), Some(workloads), Some(each)) if pods.div_ceil(each) != workloads => {
             return Err(format!(
                 "--{} {workloads} with --{} {each} makes {}, but --pods is {}: remove one of the \
@@ -234,11 +234,11 @@ fn pods_per_node(asked: &ScenarioSettings) -> Result<u32, String> {
     }
 }
 
-/// Returns how many pods with these requests fit on a generated node, and the flag that limits
-/// them.
+/// Returns how many pods with these requests fit on one generated node, and the name of the flag
+/// that limits them.
 ///
 /// # Errors
-/// A pod does not fit on any node.
+/// A single pod requests more than a node has.
 fn room(
     asked: &ScenarioSettings,
     pods_per_node: u32,
@@ -264,11 +264,11 @@ fn room(
     Ok(least)
 }
 
-/// Returns how many generated nodes hold pods with these requests if pods with equal requests share
-/// nodes. A scheduler that mixes them may need more.
+/// Returns how many generated nodes the pods need if only pods with equal requests share a node. A
+/// scheduler that mixes pods may need more nodes.
 ///
 /// # Errors
-/// A pod does not fit on any node.
+/// A single pod requests more than a node has.
 fn nodes_by_requests(
     asked: &ScenarioSettings,
     pods_per_node: u32,
@@ -282,7 +282,7 @@ fn nodes_by_requests(
     Ok(nodes)
 }
 
-/// Returns the number of nodes to generate for `wanted` pods, some of which need `needed` nodes.
+/// Returns the number of nodes to generate for `wanted` pods, which need at least `needed` nodes.
 fn nodes_for(
     asked: &ScenarioSettings,
     wanted: u64,
@@ -322,8 +322,8 @@ mod tests {
         SizedKind::of(Kind::REPLICA_SET)
     }
 
-    /// Returns the size of a generated cluster: pods, ReplicaSets, nodes. Pods request 100m and
-    /// 128Mi.
+    /// Returns the size of a generated cluster: pods, ReplicaSets, nodes. Each pod requests 100m
+    /// CPU and 128Mi of memory.
     fn sized(asked: &str, extra_pods: u64) -> Result<(u64, u64, u64), String> {
         let requests = [("cpu", "100m"), ("memory", "128Mi")]
             .map(|(name, amount)| (name.to_owned(), amount.parse().unwrap()))
@@ -373,12 +373,12 @@ mod tests {
                 "statefulsets: 3, pods-per-statefulset: 5, replicasets: 2, pods-per-replicaset: 7, batch-jobs: 4, completions: 1",
                 Ok([(3, 5), (2, 7), (4, 1)]),
             ),
-            // A third of the pods each, in whole workloads.
+            // Each kind gets a third of the pods, in whole workloads.
             (
                 "pods: 100, statefulsets: 3, replicasets: 2, completions: 5",
                 Ok([(3, 11), (2, 16), (7, 4)]),
             ),
-            // A kind with all sizes set takes none of the shared pods.
+            // A kind whose sizes are all set takes no share of the pods.
             (
                 "pods: 30, statefulsets: 3, pods-per-statefulset: 50, replicasets: 2, batch-jobs: 5",
                 Ok([(3, 50), (2, 5), (5, 2)]),
@@ -454,9 +454,9 @@ mod tests {
             ..input.clone()
         };
         for (asked, input, nodes) in [
-            // One for twenty pods.
+            // One node per twenty pods.
             ("", &input, Ok(3)),
-            // Five nodes of four small pods, and one for each large pod.
+            // Five nodes with four small pods each, and one node for each large pod.
             ("node-cpu: 4", &input, Ok(15)),
             ("node-cpu: 4, nodes: 14", &input, Ok(14)),
             ("node-cpu: 2", &input, Err("requests 3 of cpu, more than")),
@@ -498,7 +498,7 @@ mod tests {
             ("", &bare, 0, Ok(10)),
             ("", &bound, 0, Ok(10)),
             ("pods: 1", &input, 0, Err("--pods")),
-            // The extra pods of the scenario get nodes of their own.
+            // The extra pods of the scenario get their own nodes.
             ("", &input, 20, Ok(0)),
             ("", &input, 500, Ok(5)),
         ] {

@@ -1,17 +1,17 @@
-//! Values as people write and read them: sizes (`100k`), durations (`500ms`), rates (`20/s`) and
-//! latencies (`p50=3ms,p99=40ms`), parsed strictly and formatted back.
+//! Human-readable values: sizes (`100k`), durations (`500ms`), rates (`20/s`) and latencies
+//! (`p50=3ms,p99=40ms`), parsed strictly and formatted in the same syntax.
 //!
-//! A value with a unit is refused without one: `5` is neither five seconds nor five milliseconds.
-//! Errors are complete but do not contain the name of the flag, which the caller adds.
+//! A quantity that has a unit is refused without it: `5` is neither five seconds nor five
+//! milliseconds. Errors are complete, except that the caller adds the name of the flag.
 
 use std::path::Path;
 
 use podstorm_apiserver::latency::Latency;
 
-/// Nanoseconds in a second.
+/// The number of nanoseconds in a second.
 pub const NS_PER_SECOND: i64 = 1_000_000_000;
 
-/// The units of a duration, longest first, with their nanoseconds.
+/// The units of a duration and their lengths in nanoseconds, longest first.
 const DURATION_UNITS: [(&str, i64); 7] = [
     ("d", 86_400 * NS_PER_SECOND),
     ("h", 3_600 * NS_PER_SECOND),
@@ -22,16 +22,16 @@ const DURATION_UNITS: [(&str, i64); 7] = [
     ("ns", 1),
 ];
 
-/// Returns an error that explains what is wrong with a string and what is expected.
+/// Returns an error; `problem` says what is wrong with a string and what is expected.
 pub(crate) fn refuse<T>(problem: impl Into<String>) -> Result<T, String> {
     Err(problem.into())
 }
 
 /// Parses a count of at least one: digits, with an optional `k` for thousands or `m` for millions.
-/// A fraction is allowed if the result is whole: `1.5k`.
+/// A fraction is allowed if the result is an integer: `1.5k`.
 ///
 /// # Errors
-/// The text is not a number, or is negative, zero, fractional or too large.
+/// The string is not a number, or the number is negative, zero, fractional or too large.
 pub fn parse_size(text: &str) -> Result<u64, String> {
     let text = text.trim();
     let (digits, factor) = match text.as_bytes().last() {
@@ -56,10 +56,10 @@ pub fn parse_size(text: &str) -> Result<u64, String> {
     }
 }
 
-/// Parses bytes: digits, with an optional `Ki`, `Mi`, `Gi` or `Ti`.
+/// Parses a number of bytes: digits, with an optional `Ki`, `Mi`, `Gi` or `Ti`.
 ///
 /// # Errors
-/// The text is not a whole number, or is zero or too large.
+/// The string is not an integer, or the number is zero or too large.
 pub(crate) fn parse_bytes(text: &str) -> Result<u64, String> {
     let units = [("Ki", 10), ("Mi", 20), ("Gi", 30), ("Ti", 40)];
     let unit = units
@@ -129,10 +129,10 @@ pub fn parse_duration_ns(text: &str) -> Result<i64, String> {
     i64::try_from(total).or_else(|_| refuse("too long: the longest duration is about 292 years"))
 }
 
-/// Parses a number per unit of time, `20/s`, `1200/m` or `5/h`, and returns it per second.
+/// Parses a rate, such as `20/s`, `1200/m` or `5/h`, and returns it per second.
 ///
 /// # Errors
-/// The number or unit is missing, or the rate is negative, zero or unreasonable.
+/// The number or the unit is missing or invalid, or the rate is negative or zero.
 pub fn parse_rate_per_second(text: &str) -> Result<f64, String> {
     let text = text.trim();
     if text.starts_with('-') {
@@ -163,11 +163,11 @@ pub fn parse_rate_per_second(text: &str) -> Result<f64, String> {
     }
 }
 
-/// Parses a latency: a duration, `constant:5ms`, `uniform:1ms,5ms`, `lognormal:p50=3ms,p99=40ms`
-/// or the last form without its name.
+/// Parses a latency: a duration, `constant:5ms`, `uniform:1ms,5ms`, or
+/// `lognormal:p50=3ms,p99=40ms`, whose prefix may be omitted.
 ///
 /// # Errors
-/// The form is unknown, a part is not a duration, or the parts are out of order.
+/// The form is unknown, a part is not a duration, or the parts are in the wrong order.
 pub fn parse_latency(text: &str) -> Result<Latency, String> {
     let text = text.trim();
     let (form, parts) = match text.split_once(':') {
@@ -221,14 +221,15 @@ fn parse_lognormal(parts: &str) -> Result<Latency, String> {
     }
 }
 
-/// Reports whether the text consists of digits with at most one decimal point.
+/// Reports whether the string consists of digits with at most one decimal point.
 fn is_decimal(text: &str) -> bool {
     text.bytes().any(|b| b.is_ascii_digit())
         && text.bytes().all(|b| b.is_ascii_digit() || b == b'.')
         && text.bytes().filter(|b| *b == b'.').count() <= 1
 }
 
-/// Multiplies a decimal number by a factor exactly; `None` if the result is not whole or too large.
+/// Multiplies a decimal number by a factor exactly; `None` if the result is not an integer or is
+/// too large.
 fn scaled(decimal: &str, factor: i64) -> Option<i128> {
     let (whole, fraction) = decimal.split_once('.').unwrap_or((decimal, ""));
     let fraction = fraction.trim_end_matches('0');
@@ -238,8 +239,7 @@ fn scaled(decimal: &str, factor: i64) -> Option<i128> {
     (product % divisor == 0).then_some(product / divisor)
 }
 
-/// Formats a duration exactly, as [`parse_duration_ns`] parses it: `0s`, `1m30s`, `2500ms` as
-/// `2s500ms`.
+/// Formats a duration exactly, in the syntax of [`parse_duration_ns`]: `0s`, `1m30s`, `2s500ms`.
 pub fn duration_text(ns: i64) -> String {
     if ns == 0 {
         return "0s".to_owned();
@@ -255,7 +255,7 @@ pub fn duration_text(ns: i64) -> String {
     text
 }
 
-/// Formats a latency exactly, as [`parse_latency`] parses it.
+/// Formats a latency exactly, in the syntax of [`parse_latency`].
 pub fn latency_text(latency: Latency) -> String {
     match latency {
         Latency::Constant(ns) => duration_text(ns),
@@ -268,12 +268,12 @@ pub fn latency_text(latency: Latency) -> String {
     }
 }
 
-/// Quotes a string so that a shell reads it as one word.
+/// Quotes a string so that a shell reads it as a single word.
 pub fn shell_word(text: &str) -> String {
     shell_bytes(text.as_bytes())
 }
 
-/// Quotes a path so that a shell reads it as one word, whatever its bytes.
+/// Quotes a path so that a shell reads it as a single word, regardless of the bytes in it.
 pub fn shell_path(path: &Path) -> String {
     shell_bytes(path.as_os_str().as_encoded_bytes())
 }
@@ -285,7 +285,7 @@ fn shell_bytes(bytes: &[u8]) -> String {
         Ok(text) if !text.contains(char::is_control) => {
             format!("'{}'", text.replace('\'', r"'\''"))
         }
-        // Unprintable bytes, in the syntax of bash, zsh and ksh.
+        // Escape unprintable bytes in the syntax of bash, zsh and ksh.
         _ => {
             let escaped = bytes.iter().map(|b| match b {
                 b' '..=b'~' if !b"'\\".contains(b) => char::from(*b).to_string(),
@@ -296,7 +296,8 @@ fn shell_bytes(bytes: &[u8]) -> String {
     }
 }
 
-/// Formats seconds with three digits: `412 us`, `1.53 s`, `2 h 05 min`, `3 d 07 h`.
+/// Formats seconds with about three significant digits: `412 us`, `1.53 s`, `2 h 05 min`,
+/// `3 d 07 h`.
 pub fn seconds_for_people(seconds: f64) -> String {
     let magnitude = seconds.abs();
     let scales = [(1e-3, 1e6, "us"), (1.0, 1e3, "ms"), (120.0, 1.0, "s")];
@@ -347,7 +348,7 @@ pub fn count_for_people(count: u64) -> String {
     text
 }
 
-/// Formats a count with its noun, given in the singular: `1 namespace`, `2,000 pods`.
+/// Formats a count with its noun, which is given in the singular: `1 namespace`, `2,000 pods`.
 pub fn counted(count: u64, noun: &str) -> String {
     let plural = if count == 1 { "" } else { "s" };
     format!("{} {noun}{plural}", count_for_people(count))
@@ -383,7 +384,7 @@ pub fn three_digits(value: f64) -> String {
     }
 }
 
-/// Wraps a string into lines of at most `width` characters, broken at blanks; a longer word gets
+/// Wraps a string into lines of at most `width` characters, broken at spaces. A longer word gets
 /// its own line.
 pub fn wrapped(text: &str, width: usize) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
@@ -399,7 +400,7 @@ pub fn wrapped(text: &str, width: usize) -> Vec<String> {
     lines
 }
 
-/// Returns the beginning of a string that fits the columns.
+/// Returns the string, shortened to `columns` columns with `…` at the end if it is longer.
 pub(crate) fn cut(text: &str, columns: usize) -> String {
     if text.chars().count() <= columns {
         return text.to_owned();
@@ -408,7 +409,7 @@ pub(crate) fn cut(text: &str, columns: usize) -> String {
     format!("{}…", start.trim_end())
 }
 
-/// Returns a string without the byte order mark that some editors put before it.
+/// Returns a string without the byte order mark that some editors put at the start.
 pub(crate) fn without_mark(text: &str) -> &str {
     text.strip_prefix('\u{feff}').unwrap_or(text)
 }

@@ -1,7 +1,7 @@
-//! A reader of hand-written files into a tree whose values know their line and column, so that
-//! errors of a type that is read from the tree name the place.
+//! Parses hand-written YAML and TOML files to a tree whose values know their line and column, so
+//! that errors of a type that is deserialized from the tree name the place.
 //!
-//! YAML and TOML become the same tree, so each type needs only one deserializer.
+//! YAML and TOML produce the same tree, so each type needs only one deserializer.
 
 use std::fmt;
 
@@ -13,7 +13,7 @@ use serde::de::{
 use serde::forward_to_deserialize_any;
 use serde_saphyr::{Spanned, UserMessageFormatter};
 
-/// A line and column of a text, both counted from 1.
+/// A line and a column of a file, both counted from 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Place {
     /// The line.
@@ -38,7 +38,7 @@ pub struct Located {
     pub value: Value,
 }
 
-/// A value of YAML or TOML.
+/// A YAML or TOML value.
 #[derive(Clone, Debug)]
 #[expect(missing_docs, reason = "the names are clear")]
 pub enum Value {
@@ -49,17 +49,17 @@ pub enum Value {
     Float(f64),
     Text(String),
     List(Vec<Located>),
-    /// Names and values, in the order of the file. A number as a name becomes a string.
+    /// Names and values, in the order of the file. A number used as a name becomes a string.
     Map(Vec<(Located, Located)>),
 }
 
-/// An error in a text.
+/// An error in the text of a file.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{}{problem}", place.map(|at| format!("line {}, column {}: ", at.line, at.column)).unwrap_or_default())]
 pub struct Mistake {
-    /// The place, if it is known.
+    /// The place of the error; `None` if it is unknown.
     pub place: Option<Place>,
-    /// The problem at that place.
+    /// The description of the problem.
     pub problem: String,
 }
 
@@ -72,7 +72,7 @@ impl Mistake {
             .map(|at| Place::new(at.line(), at.column()));
         let text = error.render_with_formatter(&UserMessageFormatter);
         let text = text.strip_prefix("error: ").unwrap_or(&text);
-        // `place` already has the position.
+        // The message ends with the position, which `place` already contains.
         let problem = match text.rfind(" at line ") {
             Some(end) if place.is_some() => text[..end].trim_end_matches(':'),
             _ => text,
@@ -93,7 +93,7 @@ impl Located {
     /// Parses YAML or JSON.
     ///
     /// # Errors
-    /// An invalid or empty text.
+    /// The text is invalid or empty.
     pub fn from_yaml(text: &str) -> Result<Located, Mistake> {
         let read: Located = serde_saphyr::from_str(text).map_err(Mistake::of_yaml)?;
         match read.value {
@@ -105,17 +105,17 @@ impl Located {
         }
     }
 
-    /// Converts the tree to a value of a type. Null counts as an empty map or list if the type
-    /// needs one.
+    /// Deserializes the tree to a value of type `T`. Null counts as an empty map or list if the
+    /// type needs one.
     ///
     /// # Errors
-    /// The first value that does not fit the type.
+    /// The error of the first value that does not fit the type.
     pub fn read<T: DeserializeOwned>(&self) -> Result<T, Mistake> {
         T::deserialize(self)
     }
 
-    /// Returns the place of the member with a path such as `phases[1].name`, or of the longest
-    /// existing part of the path.
+    /// Returns the place of the member at `path`, such as `phases[1].name`. If the member is
+    /// missing, returns the place of the longest existing part of the path.
     pub fn place_of(&self, path: &str) -> Place {
         let (mut place, mut at, mut rest) = (self.place, self, path);
         while let Some((next, member, after)) = at.member(rest) {
@@ -124,8 +124,9 @@ impl Located {
         place
     }
 
-    /// Returns the first member of a path, its place or that of its name, and the rest of the path.
-    /// A name may contain dots: the longest match wins.
+    /// Returns the member that the path starts with, the place of the member or of its name, and
+    /// the rest of the path; `None` if there is no such member. A name may contain dots: the
+    /// longest matching name wins.
     fn member<'a>(&'a self, path: &'a str) -> Option<(Place, &'a Located, &'a str)> {
         match &self.value {
             Value::List(items) => {
@@ -229,7 +230,7 @@ impl<'de> IntoDeserializer<'de, Mistake> for &'de Located {
     }
 }
 
-/// The members of a map in the form that serde needs: pairs instead of references to pairs.
+/// The members of a map in the form that serde requires: pairs instead of references to pairs.
 type Members<'de> = MapDeserializer<
     'de,
     std::iter::Map<

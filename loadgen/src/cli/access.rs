@@ -13,8 +13,8 @@ use crate::serve::{Access, read_token_key, read_tokens};
 #[derive(Args, Debug)]
 pub(super) struct AccessFlags {
     /// Serve over TLS, with a certificate authority created at startup, and only authenticated
-    /// clients; the kubeconfig contains the authority and a credential. Needs a build with
-    /// `--features tls`
+    /// clients; the kubeconfig contains the authority's certificate and a credential. Needs a build
+    /// with `--features tls`
     #[arg(long, help_heading = "Access")]
     tls: bool,
     /// Another name or address of the server in its certificate; repeatable
@@ -58,12 +58,12 @@ pub(super) struct AccessFlags {
 }
 
 impl AccessFlags {
-    /// Returns the host names that clients may use without authentication.
+    /// Returns the host names that clients may use in requests to a server without authentication.
     pub(super) fn allowed_hosts(&self) -> &[String] {
         &self.allowed_hosts
     }
 
-    /// Returns the files that the flags read, with their flags.
+    /// Returns the files that the flags name as inputs, each with its flag.
     pub(super) fn files(&self) -> impl Iterator<Item = (&'static str, &PathBuf)> {
         let tokens = self.token_auth_file.iter();
         let signing = self.service_account_signing_key_file.iter();
@@ -73,7 +73,7 @@ impl AccessFlags {
             .chain(verifying.map(|path| ("--service-account-key-file", path)))
     }
 
-    /// Returns the key for service account tokens, if a flag names one.
+    /// Returns the key for service account tokens; `None` if no flag names a key.
     ///
     /// # Errors
     /// The file can't be read or contains no usable key.
@@ -87,7 +87,7 @@ impl AccessFlags {
     /// Returns the access rules for a server that listens at this address.
     ///
     /// # Errors
-    /// Other machines could reach the server without TLS; or a token file or name is invalid.
+    /// Other machines could reach the server without TLS, or a token file or a name is invalid.
     pub(super) fn access(&self, listen: SocketAddr) -> Result<Access> {
         if !listen.ip().is_loopback() && !self.tls && !self.insecure {
             let problem = match self.token_auth_file {

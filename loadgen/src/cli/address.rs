@@ -2,16 +2,16 @@
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, ToSocketAddrs};
 
-/// The default address of `loadgen serve`. The port avoids those in use on machines of Kubernetes
-/// developers: `kubectl proxy` uses 8001, API servers 6443, 8443 and 16443, Prometheus 9090,
-/// kubelets and related components 10248 and above.
+/// The default address of `loadgen serve`. Its port avoids those that are common on machines of
+/// Kubernetes developers: `kubectl proxy` uses 8001, API servers 6443, 8443 and 16443, Prometheus
+/// 9090, kubelets and related components 10248 and above.
 pub(super) const SERVED: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 8011);
 
-/// Parses an address that is local by default: without a host it is this machine's loopback
+/// Parses an address that is local by default: without a host, it is this machine's loopback
 /// address.
 ///
 /// # Errors
-/// The text is not an address, or the host is unknown; the message shows what is expected.
+/// The string is not an address, or the host is unknown; the message shows what is expected.
 pub(super) fn local(text: &str) -> Result<SocketAddr, String> {
     read(
         text,
@@ -21,7 +21,7 @@ pub(super) fn local(text: &str) -> Result<SocketAddr, String> {
     )
 }
 
-/// Parses an address that is public by default: without a host it means every address of this
+/// Parses an address that is public by default: without a host, it means every address of this
 /// machine.
 ///
 /// # Errors
@@ -35,7 +35,7 @@ pub(super) fn any(text: &str) -> Result<SocketAddr, String> {
     )
 }
 
-/// Parses an address; a port without a host belongs to `without_host`.
+/// Parses an address. A port without a host is combined with the host `without_host`.
 fn read(
     text: &str,
     without_host: Ipv4Addr,
@@ -60,7 +60,7 @@ fn read(
     let mut addresses: Vec<SocketAddr> = addresses
         .map_err(|error| format!("host {host} is unknown ({error}); {}", expected()))?
         .collect();
-    // Prefer IPv4: most clients try it first.
+    // Prefer IPv4, because most clients try it first.
     addresses.sort_by_key(SocketAddr::is_ipv6);
     let first = addresses.into_iter().next();
     first.ok_or_else(|| format!("host {host} has no address; {}", expected()))

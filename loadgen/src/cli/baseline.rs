@@ -1,4 +1,4 @@
-//! `run --baseline` and `--save-baseline`: compare a result with a saved one, and save it.
+//! `run --baseline` and `--save-baseline`: compares a result with a saved result, and saves it.
 
 use std::fs;
 use std::path::Path;
@@ -18,7 +18,7 @@ use crate::settings::Settings;
 use crate::text::json;
 use crate::units::{shell_path, shell_word};
 
-/// Baseline flags.
+/// Flags for baselines.
 #[derive(Args, Debug)]
 pub(super) struct BaselineFlags {
     /// Compare the result with the baseline of this name; exit code 1 if a metric is worse by more
@@ -47,25 +47,25 @@ pub(super) struct BaselineFlags {
 }
 
 impl BaselineFlags {
-    /// Reports whether the result is compared with a baseline.
+    /// Reports whether `--baseline` is set.
     pub(super) fn compares(&self) -> bool {
         self.baseline.is_some()
     }
 
-    /// Reports whether the result is saved as a baseline.
+    /// Reports whether `--save-baseline` is set.
     pub(super) fn saves(&self) -> bool {
         self.save_baseline.is_some()
     }
 
-    /// Records the file that `--baseline` reads as an input.
+    /// Registers the file that `--baseline` reads as an input.
     pub(super) fn note_inputs(&self, inputs: &mut Inputs) {
         if let Some(name) = &self.baseline {
             inputs.add("--baseline", &baseline::file(&self.baseline_dir, name));
         }
     }
 
-    /// Returns the flags that make a repeated run compare in the same way, ready to append to a
-    /// command; empty without `--baseline`.
+    /// Returns the flags that make a repeated run compare with the same baseline, ready to append
+    /// to a command; empty without `--baseline`.
     pub(super) fn repeated(&self) -> String {
         let Some(name) = &self.baseline else {
             return String::new();
@@ -86,10 +86,11 @@ impl BaselineFlags {
         text
     }
 
-    /// Opens the file of `--save-baseline` and creates its folder if needed.
+    /// Opens the file of `--save-baseline`, and creates its folder if needed; `None` without the
+    /// flag.
     ///
     /// # Errors
-    /// The file can't be written, is an input, or is the baseline to compare with.
+    /// The file can't be written, is an input, or is the baseline that the run is compared with.
     pub(super) fn open(&self, inputs: &Inputs) -> Result<Option<Output>> {
         let Some(name) = &self.save_baseline else {
             return Ok(None);
@@ -116,10 +117,11 @@ impl BaselineFlags {
         Ok(Some(Output::open("--save-baseline", &file, inputs)?))
     }
 
-    /// Loads the baseline to compare with and checks that it describes the same run.
+    /// Loads the baseline and checks that it describes the same run; `None` without `--baseline`.
     ///
     /// # Errors
-    /// There is no baseline of that name, it contains no results, or it describes a different run.
+    /// There is no baseline with that name, it contains no results, or it describes a different
+    /// run.
     pub(super) fn load(
         &self,
         settings: &Settings,
@@ -165,13 +167,13 @@ pub(super) struct Baseline<'a> {
 }
 
 impl Baseline<'_> {
-    /// Compares a run with the baseline and records a regression in its outcome. An interrupted run
-    /// is not compared.
+    /// Compares a run with the baseline. A regression makes the run's outcome a failure. Returns
+    /// `None` for an interrupted run, which is not compared.
     pub(super) fn compare(&self, result: &mut RunResult) -> Option<Comparison> {
         if result.outcome.exit_code == super::interrupt::EXIT_INTERRUPTED {
             return None;
         }
-        // Through its text, so that numbers are rounded as in a file.
+        // Convert to text and back, so that numbers are rounded as in a file.
         let text = serde_json::to_string(result).expect("the keys of a result are strings");
         let new = compare::read_text("this run", &text).expect("a serialized result can be parsed");
         let comparison = compare::compare(&self.results, &new, &self.tolerances, &[]);

@@ -24,7 +24,7 @@ pub(super) struct BugsFlags {
     name: Option<&'static Bug>,
 }
 
-/// Finds the bug that a flag names.
+/// Returns the bug with this number or name.
 pub(super) fn bug(text: &str) -> Result<&'static Bug, String> {
     rows::bug(text).ok_or_else(|| {
         let known: Vec<String> = rows::bugs().map(Bug::full_name).collect();
@@ -32,8 +32,8 @@ pub(super) fn bug(text: &str) -> Result<&'static Bug, String> {
     })
 }
 
-/// Lists the bugs, or plays one with both behaviours. Returns exit code 3 if an invariant did not
-/// hold.
+/// Lists the bugs, or plays one bug with both behaviours. Returns exit code 3 if an invariant did
+/// not hold.
 ///
 /// # Errors
 /// Standard output can't be written.
@@ -72,7 +72,8 @@ fn list() -> String {
     text
 }
 
-/// Describes the outcome of a bug under one behaviour, in words and numbers.
+/// Describes the outcome of a bug under one behaviour: its documented effect and the measured
+/// numbers.
 pub(super) fn told(bug: &Bug, behaviour: Behaviour, verdict: &Verdict) -> String {
     let mut text = String::new();
     let words = match behaviour {

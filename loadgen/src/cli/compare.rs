@@ -1,4 +1,4 @@
-//! `loadgen compare`: compares two results, or two sets of results with several seeds.
+//! `loadgen compare`: compares two results, or two sets of results from several seeds.
 
 use std::path::PathBuf;
 
@@ -115,10 +115,10 @@ enum Format {
     Json,
 }
 
-/// Compares the results and returns the exit code.
+/// Runs the comparison and returns the exit code.
 ///
 /// # Errors
-/// A file can't be read or contains no results; or the results can't be compared.
+/// A file can't be read or contains no results, or the results can't be compared.
 pub(super) fn run(flags: &CompareFlags) -> Result<u8> {
     let mut inputs = Inputs::default();
     for (flag, paths) in [
@@ -155,7 +155,7 @@ pub(super) fn run(flags: &CompareFlags) -> Result<u8> {
         let page = page::page(&comparison, &sides);
         report.write(|out| out.write_all(page.as_bytes()))?;
     }
-    // Standard output then belongs to the page.
+    // Otherwise, the page occupies standard output.
     if !flags.quiet && !uses_stdout {
         print(&match flags.output {
             Format::Table => render::table(&comparison, &sides, flags.all),
@@ -200,7 +200,8 @@ fn read(files: &[PathBuf]) -> Result<Vec<Loaded>> {
     Ok(results)
 }
 
-/// Refuses results that can't be compared, with the differences and a way to compare anyway.
+/// Refuses results that can't be compared. The error lists the differences and the flag that
+/// compares anyway.
 fn refuse_unlike(base: &[Loaded], new: &[Loaded]) -> Result<()> {
     for (side, results) in [("the base", base), ("the new side", new)] {
         if let Some(problem) = problem_within(side, results) {

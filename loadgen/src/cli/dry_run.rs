@@ -16,24 +16,24 @@ use crate::settings::Settings;
 use crate::units::{count_for_people as count, counted};
 use crate::workloads::{self, Demand, Findings};
 
-/// The maximum number of lines for one kind of deviation.
+/// The maximum number of lines to print for one kind of deviation.
 const SHOWN_MAX: usize = 5;
 
-/// Summary of the files.
+/// The findings about the files.
 #[derive(Default)]
 struct Summary {
-    /// Reasons why active pods aren't ready, with their counts.
+    /// The reasons why active pods aren't ready, with the number of pods for each.
     unready: BTreeMap<String, u64>,
     short: Vec<String>,
     too_many: Vec<String>,
-    /// Deviations of statuses and rollouts.
+    /// Deviations found in statuses and rollouts.
     found: Findings,
-    /// Pods whose owner isn't among the objects: a workload, or an object of an untyped kind of
-    /// which the files contain others.
+    /// The number of pods whose owner should be in the files but isn't: a workload, or an object of
+    /// an untyped kind of which the files contain other objects.
     orphaned: u64,
 }
 
-/// Formats the summary.
+/// Formats the summary that `--dry-run` prints.
 pub(super) fn summary(loaded: &Loaded, settings: &Settings) -> String {
     let (size, input, taken) = (&settings.size, &loaded.size, &loaded.counts.taken);
     let mut out = String::new();
@@ -101,7 +101,7 @@ pub(super) fn summary(loaded: &Loaded, settings: &Settings) -> String {
     out
 }
 
-/// Formats counts, such as `Pod: 5,000, ReplicaSet: 100`.
+/// Formats the count of each kind: `Pod: 5,000, ReplicaSet: 100`.
 fn listed(counts: &BTreeMap<String, u64>) -> String {
     let counts = counts.iter();
     let counts: Vec<String> = counts

@@ -1,4 +1,5 @@
-//! Settings by flag name: the output of `--print-scenario`, and the command that repeats a run.
+//! The effective settings by flag name: the output of `--print-scenario`, and the command that
+//! repeats a run.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -16,7 +17,7 @@ use crate::values::{BehaviourName, EngineName, LatencyText, Percent, Rate, Size,
 use crate::workloads;
 use crate::workloads::flags::{Flag, FlagValue};
 
-/// Returns the flags that produce these settings, without those that do not affect the run.
+/// Returns the flags that produce these settings, except those without effect on the run.
 fn flags(settings: &Settings, has_files: bool) -> ScenarioSettings {
     let size = |count: u64| Some(Size(count));
     let (scenario, controller) = (&settings.scenario, &settings.controller);
@@ -37,7 +38,7 @@ fn flags(settings: &Settings, has_files: bool) -> ScenarioSettings {
         for (flag, value) in settings.workloads.filled(is_created) {
             rows.set(flag, (value != FlagValue::Switch(false)).then_some(value));
         }
-        // The scenario's groups determine the number of workloads; no flag can.
+        // Without a total, the scenario's groups determine the numbers of workloads; no flag can.
         if cluster.pods_asked.is_none() {
             for it in &cluster.counts.0 {
                 rows.set(it.sizes.count, Some(FlagValue::Size(Size(it.count))));
@@ -91,7 +92,7 @@ fn flags(settings: &Settings, has_files: bool) -> ScenarioSettings {
     }
 }
 
-/// The first settings in the output; the others follow in the order of their declaration.
+/// The settings that come first in the output; the others follow in the order of their declaration.
 const FIRST: [&str; 9] = [
     "scenario",
     "engine",
@@ -104,7 +105,7 @@ const FIRST: [&str; 9] = [
     "filename",
 ];
 
-/// Returns every setting that affects the run, by flag name; null is "not limited".
+/// Returns every setting that affects the run, by flag name. Null means "not limited".
 pub(super) fn settings(settings: &Settings, files: &[PathBuf]) -> Vec<(String, Value)> {
     let number = |value: Value| {
         let number = value.as_str().and_then(|text| text.parse::<u64>().ok());
@@ -127,7 +128,7 @@ pub(super) fn settings(settings: &Settings, files: &[PathBuf]) -> Vec<(String, V
     all
 }
 
-/// Returns names and values of the settings, formatted for readers.
+/// Returns the names and values of the settings, formatted for readers.
 pub(super) fn shown(given: &Settings, files: &[PathBuf]) -> Vec<(String, String)> {
     let text = |value: &Value| match value {
         Value::String(text) => text.clone(),
@@ -175,7 +176,7 @@ pub(super) fn yaml(settings: &[(String, Value)]) -> String {
     text
 }
 
-/// Formats a scalar as YAML: JSON, without the quotes where YAML needs none.
+/// Formats a scalar as YAML: the same as in JSON, but without quotes where YAML needs none.
 fn scalar(value: &Value) -> String {
     match value {
         Value::String(text) if is_plain(text) => text.clone(),
@@ -183,7 +184,7 @@ fn scalar(value: &Value) -> String {
     }
 }
 
-/// Reports whether YAML reads the unquoted text as this string: a letter followed by plain
+/// Reports whether YAML parses the unquoted string as this same string: a letter followed by plain
 /// characters, or digits followed by a unit.
 fn is_plain(text: &str) -> bool {
     let safe = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'.' | b'/' | b'_');
@@ -206,11 +207,11 @@ pub(super) fn json(settings: &[(String, Value)]) -> String {
     String::from_utf8(bytes).expect("JSON is UTF-8")
 }
 
-/// Settings that together determine the size of the cluster.
+/// The settings that together determine the size of the cluster.
 const SIZES: [&str; 4] = ["burst", "pods", "nodes", "pods-per-node"];
 
-/// Returns the command that repeats a run: every setting that the scenario, the engine and the
-/// files don't imply, as numbers and names that parse to the same settings.
+/// Returns the command that repeats a run. It has every setting that the scenario, the engine and
+/// the files don't imply, as numbers and names that parse to the same settings.
 pub(super) fn command(given: &Settings, files: &[PathBuf]) -> String {
     let mut command = String::from("loadgen run");
     let mut add = |flag: &str, value: &str| {
@@ -237,7 +238,7 @@ pub(super) fn command(given: &Settings, files: &[PathBuf]) -> String {
         let mut baseline = baseline.iter();
         !baseline.any(|(other, default)| other == name && default == value)
     };
-    // The default of each size depends on the others.
+    // The default of each size depends on the other sizes: set all of them, or none.
     let mut counts: Vec<&str> = Vec::new();
     for it in &given.size.counts.0 {
         counts.push(it.sizes.count);
@@ -250,8 +251,8 @@ pub(super) fn command(given: &Settings, files: &[PathBuf]) -> String {
         match (&**name, value) {
             // Readers look for the seed and the scenario, so they are always shown.
             ("scenario", Value::String(scenario)) if !is_manifests => add(name, scenario),
-            // The default number of threads is the machine's number of cores; files with nodes set
-            // the number of generated nodes to 0.
+            // The default number of threads depends on the machine. Files with nodes set the
+            // default number of generated nodes to 0.
             ("seed" | "threads", value) => add(name, &value.to_string()),
             ("nodes", value) if !files.is_empty() => add(name, &value.to_string()),
             ("pods" | "nodes", value) if is_sized => add(name, &value.to_string()),
@@ -261,7 +262,7 @@ pub(super) fn command(given: &Settings, files: &[PathBuf]) -> String {
             {
                 add(name, engine);
             }
-            // The files come last, as -f.
+            // The files come last, as `-f`.
             ("scenario" | "filename", _) | (_, Value::Null) => {}
             (name, value) if !differs(name, value) => {}
             ("feature-gates", Value::Object(gates)) => {
@@ -282,7 +283,7 @@ pub(super) fn command(given: &Settings, files: &[PathBuf]) -> String {
     command
 }
 
-/// Formats thresholds as flags, ready to append to a command.
+/// Formats thresholds as flags that can be appended to a command.
 pub(super) fn thresholds(thresholds: &[Threshold]) -> String {
     let words = thresholds.iter().map(|threshold| {
         let word = shell_word(&threshold.to_string());
@@ -291,7 +292,7 @@ pub(super) fn thresholds(thresholds: &[Threshold]) -> String {
     words.collect()
 }
 
-/// Returns the value of `--scenario` that selects this scenario.
+/// Returns the value of `--scenario` that selects the scenario of these settings.
 fn scenario_word(settings: &Settings) -> &str {
     let scenario = &settings.scenario;
     scenario.path.as_deref().unwrap_or(&scenario.name)
@@ -311,7 +312,7 @@ mod tests {
         Settings::of_flags(flags, 2).unwrap()
     }
 
-    /// Resolves flags together with files of this size.
+    /// Resolves the settings of a run with these flags and with files of this size.
     fn beside(input: InputSize, flags: &str) -> Settings {
         let request = SettingsRequest::read(flags.split_whitespace()).unwrap();
         resolve(&request.with_input(Some(input)), Machine::with_cpus(2)).unwrap()
@@ -330,7 +331,7 @@ mod tests {
         );
     }
 
-    /// Parses a command's flags as on a machine with this number of cores.
+    /// Parses the flags of a command, on a machine with `cpus` cores.
     fn read_back(command: &str, cpus: usize, input: Option<InputSize>) -> Settings {
         let words = command.split(' ').map(|word| word.trim_matches('\''));
         let flags = Cli::try_parse_from(words).unwrap_or_else(|error| panic!("{command}: {error}"));

@@ -1,5 +1,5 @@
-//! `loadgen explain`: the pods that a scale-down deletes, the next steps of a rollout or Job, the
-//! pods that a drain evicts, and the reasons.
+//! `loadgen explain`: shows which pods a scale-down deletes, what a rollout or Job does next, or
+//! which pods a drain evicts, and why.
 
 use std::io;
 use std::path::PathBuf;
@@ -141,7 +141,7 @@ pub(super) struct ExplainFlags {
     #[arg(long, value_name = "NAME=BOOL,...", help_heading = "Controller")]
     feature_gates: Vec<String>,
 
-    /// The most deletes in one sync [default: 500]
+    /// Maximum number of deletes per sync [default: 500]
     #[arg(long, value_name = "SIZE", value_parser = parse_size, allow_hyphen_values = true,
           help_heading = "Controller")]
     burst_replicas: Option<u64>,
@@ -170,7 +170,8 @@ pub(super) struct ExplainFlags {
     )]
     output: Format,
 
-    /// The first rows of the table to show; the rows around the last deleted pod are always shown
+    /// Number of rows of the table to show, from the top; the rows around the last deleted pod are
+    /// always shown
     #[arg(long, value_name = "NUMBER", value_parser = parse_size, default_value = "20",
           help_heading = "Output")]
     limit: u64,
@@ -180,12 +181,12 @@ pub(super) struct ExplainFlags {
     all: bool,
 }
 
-/// The object in question: exactly one flag, either of a workload or of a node.
+/// The object in question, which exactly one flag names: a workload or a node.
 #[derive(Debug)]
 enum Subject {
-    /// A workload, by name.
+    /// The workload with this name.
     Object(Workload, String),
-    /// The drain of the node with this name.
+    /// The node with this name, whose drain is explained.
     Drain(String),
 }
 
@@ -236,10 +237,10 @@ enum Format {
     Json,
 }
 
-/// Answers the question and returns the exit code.
+/// Prints the explanation and returns the exit code.
 ///
 /// # Errors
-/// The usage or the input is wrong.
+/// The usage or the input is invalid.
 pub(super) fn run(flags: &ExplainFlags) -> Result<u8> {
     let gates = gates::parse(flags.feature_gates.iter().map(String::as_str));
     let gates = gates.map_err(|problem| anyhow!("--feature-gates: {problem}"))?;
@@ -287,7 +288,7 @@ pub(super) fn run(flags: &ExplainFlags) -> Result<u8> {
                     "{flag} asks about a workload and --drain about a node; use only one of them"
                 );
             }
-            // Budgets are among the kinds that only a server stores.
+            // A server stores more kinds than a run: among them PodDisruptionBudgets.
             manifest::load_served(&flags.files, stdin)?
         }
     };
@@ -323,7 +324,7 @@ pub(super) fn run(flags: &ExplainFlags) -> Result<u8> {
     Ok(0)
 }
 
-/// Returns the width of the terminal, within a readable range; 100 columns without a terminal.
+/// Returns the width of the terminal, clamped to a readable range; 100 columns without a terminal.
 fn width() -> u16 {
     let terminal = terminal_size::terminal_size();
     terminal.map_or(100, |(width, _)| width.0.clamp(60, 160))

@@ -156,10 +156,10 @@ pub(super) enum SettingsFormat {
     Json,
 }
 
-/// Records the files that a run reads as inputs.
+/// Registers the files that a run reads as inputs.
 ///
 /// # Errors
-/// Standard input would be read twice.
+/// Two flags would read standard input.
 pub(super) fn note_inputs(asked: &SettingsRequest, inputs: &mut Inputs) -> Result<()> {
     for file in &asked.files {
         inputs.add("-f", file);

@@ -32,13 +32,13 @@ const PLAYS_MAX: u32 = 1_000;
 /// The maximum real time spent minimising one schedule, in seconds.
 const MINIMISE_SECONDS: f64 = 15.0;
 
-/// The maximum number of pairs of fault and step to show.
+/// The maximum number of pairs of fault and step to list as the rarest.
 const LEAST_MET: usize = 8;
 
 /// The maximum number of threads.
 const THREADS_MAX: u64 = 4_096;
 
-/// Real time between progress lines without a terminal, in seconds.
+/// The real time between two progress lines if standard error is not a terminal, in seconds.
 const SECONDS_PER_LINE: f64 = 10.0;
 
 /// Flags of `loadgen fuzz`.
@@ -109,8 +109,8 @@ pub(super) fn class(text: &str) -> Result<FaultClass, String> {
     })
 }
 
-/// Plays seeds and returns the exit code: 3 if an invariant did not hold, 130 if interrupted before
-/// a failure was found.
+/// Plays seeds and returns the exit code: 3 if an invariant did not hold, 130 if the command was
+/// interrupted before it found a failure.
 ///
 /// # Errors
 /// Standard output or the output file can't be written.
@@ -153,7 +153,7 @@ pub(super) fn run(flags: &FuzzFlags) -> Result<u8> {
     };
     let interrupted = Arc::new(AtomicBool::new(false));
     super::interrupt::watch(&interrupted, outputs.temporary(), flags.quiet).begin();
-    // Relaxed, here and below: these flags order nothing.
+    // Relaxed, here and below: no other data depends on these flags.
     let is_interrupted = || interrupted.load(Ordering::Relaxed);
     let stop = AtomicBool::new(false);
     let begun = RealClock::start();
@@ -180,7 +180,7 @@ pub(super) fn run(flags: &FuzzFlags) -> Result<u8> {
     if !flags.quiet {
         print(&summary(&outcome, &campaign, took_seconds))?;
     }
-    // With --quiet and without --keep, a minimised schedule would be discarded.
+    // With --quiet and without --keep, the minimised schedule would not be shown anywhere.
     if !flags.quiet || flags.keep.is_some() {
         for failure in outcome.failures.iter().take(MINIMISED) {
             let seed = failure.seed;
@@ -202,7 +202,7 @@ pub(super) fn run(flags: &FuzzFlags) -> Result<u8> {
     })
 }
 
-/// Returns the results as JSON: how many seeds were played, which ones failed, and why.
+/// Returns the results as JSON: how many seeds were played, which of them failed, and why.
 fn as_json(outcome: &Outcome, took_seconds: f64, interrupted: bool) -> Value {
     let of_behaviour = |(behaviour, sum): (Behaviour, &Sum)| {
         let mut members = json!({
@@ -267,13 +267,13 @@ fn as_json(outcome: &Outcome, took_seconds: f64, interrupted: bool) -> Value {
     })
 }
 
-/// Returns a number of seeds by [`Conditions`].
+/// Formats the number of seeds for each of the [`Conditions`].
 fn by_conditions([kept, crashed, broken]: [u64; 3]) -> Value {
     json!({"kept": kept, "crashed": crashed, "broken": broken})
 }
 
-/// Minimises the schedule of a failing seed and formats it; with a folder, writes both the full and
-/// the minimised schedule to it.
+/// Minimises the schedule of a failing seed and formats it. If `keep` is a folder, writes both the
+/// full and the minimised schedule to it.
 fn minimised(
     whole: &dyn AnySchedule,
     failure: &Failure,
@@ -376,7 +376,7 @@ fn summary(outcome: &Outcome, campaign: &Campaign, took_seconds: f64) -> String 
     text
 }
 
-/// Returns the number of pairs of fault and step that occurred, and the rarest pairs.
+/// Formats the number of pairs of fault and step that occurred, and the rarest pairs.
 fn pairs_summary(outcome: &Outcome) -> String {
     let pairs = coverage::pairs(&outcome.pairs(), outcome.seeds());
     let missing = pairs.iter().take_while(|pair| pair.seeds == 0).count();
@@ -398,13 +398,14 @@ fn pairs_summary(outcome: &Outcome) -> String {
     text
 }
 
-/// Returns the help of a flag that takes the name of a workload.
+/// Returns the help text of a flag whose value is the name of a workload.
 pub(super) fn workload_help(what: &str) -> String {
     let names = Subjects::installed().iter().map(|row| row.name);
     format!("{what}: {}", names.collect::<Vec<_>>().join(", "))
 }
 
-/// Returns the command that replays a failing seed. The schedule also depends on the fault classes.
+/// Returns the command that replays a failing seed. It includes the fault classes, because the
+/// schedule depends on them.
 fn replaying(failure: &Failure, workload: &SubjectRow, classes: &[FaultClass]) -> String {
     let (seed, behaviour) = (failure.seed, failure.behaviour.as_str());
     let mut command = format!("loadgen replay {seed} --behaviour {behaviour}");
@@ -418,7 +419,7 @@ fn replaying(failure: &Failure, workload: &SubjectRow, classes: &[FaultClass]) -
     command
 }
 
-/// Creates a folder and checks that a file can be written to it.
+/// Creates a folder if needed, and checks that files can be written to it.
 fn check_folder(folder: &Path) -> Result<()> {
     fs::create_dir_all(folder)
         .with_context(|| format!("--keep {}: the folder can't be created", folder.display()))?;
@@ -433,7 +434,7 @@ fn behaviour_summary(behaviour: Behaviour, sum: &Sum) -> String {
         let ns = sum.converged_quantile(quantile);
         ns.map_or("-".to_owned(), |ns| format!("{:.1} s", ns as f64 / 1e9))
     };
-    // Omit kinds that occur in every seed.
+    // Omit kinds that occurred with every seed.
     let some = sum.kinds.iter().filter(|(_, seeds)| **seeds < sum.seeds);
     let kinds = some.map(|(kind, seeds)| format!(", {seeds} with {}s", kind.name()));
     let kinds: Vec<String> = kinds.collect();

@@ -1,7 +1,7 @@
 //! Ctrl-C, SIGTERM and SIGHUP. The first signal asks the run to stop and report; the second ends
-//! the process, even if a writer waits for its reader. Before the run begins, the first signal ends
-//! the process. All SIGHUPs count as one: when a terminal closes, both the shell and the system may
-//! send one.
+//! the process, even if a writer is waiting for its reader. Before the run begins, the first signal
+//! ends the process. Only the first SIGHUP counts: when a terminal closes, both the shell and the
+//! system may send one.
 
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -18,21 +18,22 @@ use crate::report::progress;
 /// The exit code of an interrupted run.
 pub(super) const EXIT_INTERRUPTED: u8 = 130;
 
-/// Interrupts from inside this process: a key in the full-screen view counts as a signal.
+/// A handle for interrupts from inside this process: a key in the full-screen view counts as a
+/// signal.
 #[derive(Clone, Debug)]
 pub(super) struct Interrupter {
     keys: UnboundedSender<()>,
     cancel: Arc<AtomicBool>,
-    /// Whether there is a run to stop and report on.
+    /// Whether the run has begun, so that it can stop and report.
     runs: Arc<AtomicBool>,
     /// Notified when `cancel` is set.
     canceled: Arc<Notify>,
-    /// Files to remove before the process exits without unwinding.
+    /// Files to remove if the process exits without running destructors.
     temporary: Arc<Mutex<Vec<PathBuf>>>,
 }
 
 impl Interrupter {
-    /// Marks the start of the run: from now on the first interrupt asks it to stop.
+    /// Marks the start of the run: from now on, the first interrupt asks the run to stop.
     pub(super) fn begin(&self) {
         // Ordering: see `watch`.
         self.runs.store(true, Ordering::Relaxed);
@@ -45,7 +46,7 @@ impl Interrupter {
         temporary.push(file.to_owned());
     }
 
-    /// Waits for the interrupt that asks the run to stop. Supports one caller.
+    /// Waits until an interrupt asks the run to stop. Supports only one caller.
     pub(super) async fn stopped(&self) {
         self.canceled.notified().await;
     }
@@ -57,8 +58,7 @@ impl Interrupter {
     )]
     pub(super) fn interrupt(&self) {
         if self.keys.send(()).is_err() {
-            // The thread has ended; still ask the run to stop.
-            // Ordering: see `watch`.
+            // The thread has ended: set the flag here. Relaxed: see `watch`.
             self.cancel.store(true, Ordering::Relaxed);
         }
     }
@@ -87,7 +87,7 @@ pub(super) fn watch(cancel: &Arc<AtomicBool>, temporary: Vec<PathBuf>, quiet: bo
             let runtime = tokio::runtime::Builder::new_current_thread()
                 .enable_all()
                 .build();
-            // Without a runtime an interrupt ends the process immediately, as by default.
+            // Without a runtime, an interrupt ends the process immediately, which is the default.
             let Ok(runtime) = runtime else { return };
             runtime.block_on(async {
                 let signals = Signals::catch();
@@ -103,14 +103,14 @@ pub(super) fn watch(cancel: &Arc<AtomicBool>, temporary: Vec<PathBuf>, quiet: bo
                     std::process::exit(i32::from(EXIT_INTERRUPTED));
                 };
                 signals.next(&mut pressed).await;
-                // Ordering: an interrupt as the run begins may end it either way.
+                // Relaxed: an interrupt at the moment when the run begins may act either way.
                 if !runs.load(Ordering::Relaxed) {
                     if !quiet {
                         say("interrupted before the run");
                     }
                     end();
                 }
-                // Ordering: the flag guards no other data; the run only has to see it eventually.
+                // Relaxed: the flag guards no other data; the run must only see it eventually.
                 cancel.store(true, Ordering::Relaxed);
                 canceled.notify_one();
                 if !quiet {
@@ -120,8 +120,8 @@ pub(super) fn watch(cancel: &Arc<AtomicBool>, temporary: Vec<PathBuf>, quiet: bo
                 end();
             });
         });
-    // Without the thread an interrupt ends the process immediately. A thread that has ended has
-    // sent its message or dropped its sender.
+    // If the thread can't be started, an interrupt ends the process immediately. A thread that has
+    // ended has sent its message or dropped its sender, so this never blocks.
     if thread.is_ok() {
         let _ = is_caught.recv();
     }
@@ -133,10 +133,10 @@ fn say(line: &'static str) {
     briefly(move || drop(writeln!(io::stderr(), "{line}")));
 }
 
-/// Runs something that may wait for a reader, but stops waiting for it after a short time.
+/// Runs `act`, which may block on a reader, but waits for it for at most a second.
 fn briefly(act: impl FnOnce() + Send + 'static) {
     let (done, is_done) = std::sync::mpsc::channel();
-    // If no thread can be started, skip it.
+    // If no thread can be started, `act` is skipped.
     let _thread = std::thread::Builder::new().spawn(move || {
         act();
         let _late = done.send(());
@@ -148,13 +148,13 @@ fn briefly(act: impl FnOnce() + Send + 'static) {
 struct Signals {
     interrupt: Signal,
     terminate: Signal,
-    /// `None` if SIGHUP is ignored, as under nohup: the process then outlives the terminal. Also
+    /// `None` if SIGHUP is ignored, as under nohup, so that the process outlives the terminal. Also
     /// `None` after the first SIGHUP.
     hangup: Option<Signal>,
 }
 
 impl Signals {
-    /// Starts to catch the signals.
+    /// Registers the signal handlers.
     fn catch() -> io::Result<Signals> {
         Ok(Signals {
             interrupt: signal(SignalKind::interrupt())?,
@@ -183,7 +183,7 @@ impl Signals {
     }
 }
 
-/// Reports whether this process was started with SIGHUP ignored, according to `/proc`.
+/// Reports whether this process was started with SIGHUP ignored, as `/proc` shows.
 fn ignores_hangup() -> bool {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));

@@ -1,5 +1,5 @@
-//! The kubeconfig that a server writes: to a given file, or to the user's runtime folder while it
-//! serves.
+//! The kubeconfig that a server writes, to a given file or to the user's runtime folder. A file in
+//! the runtime folder exists only while the server runs.
 
 use std::fs::File;
 use std::net::SocketAddr;
@@ -15,16 +15,16 @@ use crate::serve::{Login, kubeconfig};
 /// The kubeconfig of a server. Dropping this removes a temporary kubeconfig.
 #[derive(Debug)]
 pub(super) struct Kubeconfig {
-    /// `None` if it went to standard output or a pipe.
+    /// The path of the kubeconfig; `None` if it was written to standard output or a pipe.
     path: Option<PathBuf>,
-    /// The locked file of a temporary kubeconfig: the lock shows other servers that its owner is
-    /// alive.
+    /// The locked file of a temporary kubeconfig, otherwise `None`. The lock tells other servers
+    /// that this server is alive.
     held: Option<File>,
 }
 
 impl Kubeconfig {
-    /// Writes the kubeconfig, readable only by its owner; without a file, to the user's runtime
-    /// folder.
+    /// Writes the kubeconfig, readable only by its owner: to `config`, or without it to the user's
+    /// runtime folder.
     ///
     /// # Errors
     /// The file can't be written.
@@ -51,7 +51,7 @@ impl Kubeconfig {
         Ok(Kubeconfig { path, held })
     }
 
-    /// Returns the shell line that makes kubectl use it; empty if it is not a file.
+    /// Returns the shell command that makes kubectl use this kubeconfig; empty if it has no path.
     pub(super) fn export(&self) -> String {
         let path = self.path.as_ref();
         path.map_or_else(String::new, |path| {
@@ -59,8 +59,8 @@ impl Kubeconfig {
         })
     }
 
-    /// Removes a temporary kubeconfig, before another server can take its port and write to the
-    /// same path.
+    /// Removes a temporary kubeconfig. Call this before another server can take the port and write
+    /// to the same path.
     pub(super) fn remove_temporary(&mut self) {
         if self.held.take().is_some()
             && let Some(path) = &self.path

@@ -11,11 +11,11 @@ use super::interrupt::Interrupter;
 use crate::report::progress::ProgressView;
 use crate::settings::Settings;
 
-/// Refuses `--tui` where the view can't be seen.
+/// Refuses `--tui` if the full-screen view can't be shown.
 ///
 /// # Errors
-/// `--tui` is used with `--quiet`, without a terminal, on a terminal that can't be drawn on, or in
-/// a build without the view.
+/// `--tui` is used with `--quiet`, without a terminal, on a terminal that does not support drawing,
+/// or in a build without the view.
 pub(super) fn check(flags: &RunFlags) -> Result<()> {
     if !flags.tui || flags.print_scenario.is_some() || flags.dry_run {
         return Ok(());
@@ -52,10 +52,10 @@ fn refuse_blind() -> Result<()> {
     Ok(())
 }
 
-/// Starts the view; `metrics` is the address of the run's metrics.
+/// Starts the view. `metrics` is the address at which the run's metrics are served.
 ///
 /// # Errors
-/// The screen can't be drawn on.
+/// The terminal can't be drawn on.
 #[cfg(feature = "tui")]
 pub(super) fn start(
     settings: &Settings,
@@ -73,10 +73,10 @@ pub(super) fn start(
     )?))
 }
 
-/// Unreachable: `check` has refused `--tui`.
+/// Never called, because `check` refuses `--tui`.
 ///
 /// # Errors
-/// Always.
+/// Always fails.
 #[cfg(not(feature = "tui"))]
 pub(super) fn start(
     _settings: &Settings,

@@ -1,8 +1,8 @@
-//! `loadgen metrics`: lists the metrics of a result with name, unit and the better direction.
+//! `loadgen metrics`: lists the metrics of a result, each with its unit and the better direction.
 
 use crate::metrics::{METRICS, Metric, Shape, Statistic, Unit};
 
-/// Returns the list.
+/// Formats the list of metrics.
 pub(super) fn list() -> String {
     let names: Vec<String> = METRICS.iter().map(Metric::shown).collect();
     let width = names.iter().map(String::len).max().unwrap_or(0);

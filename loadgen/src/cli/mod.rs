@@ -1,9 +1,9 @@
-//! The `loadgen` command line: parses flags into settings, reads objects, runs, reports and returns
+//! The `loadgen` command line: parses flags to settings, reads objects, runs, reports, and returns
 //! an exit code.
 //!
-//! Exit codes: 0 success; 1 not done in time, or a threshold failed; 2 wrong usage, input or output
-//! path; 3 an invariant was broken; 130 interrupted. If standard output is closed, the command ends
-//! silently.
+//! Exit codes: 0 success; 1 not done in time, or a threshold failed; 2 wrong usage, or an invalid
+//! input or output path; 3 an invariant was broken; 130 interrupted. If standard output is closed,
+//! the command ends silently.
 
 mod access;
 mod address;
@@ -52,10 +52,10 @@ use self::no_faultsim::{self as bugs, self as fuzz, self as replay};
 use crate::text::json;
 use crate::units::counted;
 
-/// The maximum number of warnings about the files of `-f` to show.
+/// The maximum number of warnings about the files of `-f` to print.
 const WARNINGS_MAX: usize = 20;
 
-/// Writes warnings about likely mistakes to standard error.
+/// Writes warnings about likely mistakes in files to standard error.
 fn warn(warnings: &[String]) {
     let mut errors = io::stderr().lock();
     for warning in warnings.iter().take(WARNINGS_MAX) {
@@ -67,7 +67,7 @@ fn warn(warnings: &[String]) {
     }
 }
 
-/// Lists on standard error the parts of the files of `-f` that are not simulated.
+/// Lists the parts of the files of `-f` that are not simulated, on standard error.
 fn tell_left_out(lines: &[String]) {
     let mut errors = io::stderr().lock();
     for line in lines {
@@ -75,7 +75,7 @@ fn tell_left_out(lines: &[String]) {
     }
 }
 
-/// The exit code for wrong usage, input or output path.
+/// The exit code for wrong usage, and for an invalid input or output path.
 const EXIT_USAGE: u8 = 2;
 
 /// Kubernetes workload controllers under load and faults, in a simulated cluster inside this
@@ -136,7 +136,7 @@ enum Command {
     Bugs(bugs::BugsFlags),
 }
 
-/// Runs the command line of this process.
+/// Runs the command line of this process and returns its exit code.
 pub fn main() -> ExitCode {
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
@@ -151,15 +151,15 @@ pub fn main() -> ExitCode {
     match execute(&cli.command) {
         Ok(code) => ExitCode::from(code),
         Err(error) => {
-            // The whole chain on one line: the operation, then its cause.
+            // Print the whole chain on one line: the operation, then its cause.
             let _ = writeln!(io::stderr(), "error: {error:#}");
             ExitCode::from(EXIT_USAGE)
         }
     }
 }
 
-/// Adds the nearest names to an error for which the parser proposes none: it misses short words
-/// with two letters exchanged, such as `rnu` for `run`.
+/// Adds the most similar names to an error for which clap suggests none: clap misses short words
+/// with two swapped letters, such as `rnu` for `run`.
 fn proposing(mut error: clap::Error) -> clap::Error {
     let string = |error: &clap::Error, kind| match error.get(kind) {
         Some(ContextValue::String(text)) => Some(text.clone()),
@@ -239,7 +239,7 @@ fn faults() -> String {
     text
 }
 
-/// Writes to standard output; a closed pipe is not an error.
+/// Writes to standard output. A closed pipe is not an error.
 fn print(text: &str) -> anyhow::Result<()> {
     let mut out = io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
@@ -250,7 +250,7 @@ fn print(text: &str) -> anyhow::Result<()> {
     }
 }
 
-/// Like `print`, but writes to standard error if `-` has given standard output to a file.
+/// Like `print`, but writes to standard error if standard output is used for a file given as `-`.
 fn print_beside(uses_stdout: bool, text: &str) -> anyhow::Result<()> {
     match uses_stdout {
         true => {
@@ -325,7 +325,7 @@ mod tests {
         ("man", "out_dir"),
     ];
 
-    /// Formats an argument on the command line with a file, which is `main.json` in the folder.
+    /// Returns the words of an argument on the command line. Its file is `main.json` in `folder`.
     fn written(argument: &Arg, folder: &Path) -> Vec<String> {
         let file = folder.join("main.json").display().to_string();
         let folder = folder.display().to_string();
@@ -359,7 +359,7 @@ mod tests {
         let _ = fs::remove_dir_all(&folder);
         fs::create_dir(&folder).unwrap();
         let file = folder.join("main.json");
-        // Content that the flag itself does not parse isn't read.
+        // Omit files whose content the flag itself does not parse.
         let content = Scenario::text("up-down").unwrap();
         fs::write(&file, content).unwrap();
         let cli = Cli::command();
@@ -392,7 +392,7 @@ mod tests {
             }
         }
         assert_eq!(pairs, 3 * 9 + 2 * 3 + 4 * 2 + 3);
-        // The cells of a sweep may have different files.
+        // Different cells of a sweep may have different files.
         let name = file.display();
         for vary in [
             format!("filename=x.yaml,{name}"),

@@ -1,5 +1,5 @@
-//! `fuzz`, `replay` and `bugs` in a build without the fault simulator: accepted by the parser, then
-//! refused.
+//! `fuzz`, `replay` and `bugs` in a build without the fault simulator: the parser accepts these
+//! commands, and then they are refused.
 
 use std::ffi::OsString;
 use std::path::Path;
@@ -9,7 +9,7 @@ use clap::Args;
 
 use crate::units::shell_path;
 
-/// Any flags of these commands.
+/// Accepts any flags of these commands.
 #[derive(Args, Debug)]
 pub(super) struct AnyFlags {
     #[arg(hide = true, trailing_var_arg = true, allow_hyphen_values = true)]
@@ -22,7 +22,7 @@ pub(super) use {AnyFlags as BugsFlags, AnyFlags as FuzzFlags, AnyFlags as Replay
 /// Refuses the command.
 ///
 /// # Errors
-/// Always: this build has no fault simulator.
+/// Always fails: this build has no fault simulator.
 pub(super) fn run(_: &AnyFlags) -> Result<u8> {
     let words = std::env::args_os().skip(1);
     let words: Vec<String> = words.map(|word| shell_path(Path::new(&word))).collect();

@@ -1,4 +1,4 @@
-//! Flags for the numbers that the rows of controllers declare.
+//! Flags for numbers that the rows of the controllers declare.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use podstorm_sim::rows::Rows;
 
 use crate::units::parse_duration_ns;
 
-/// The given numbers, by flag name.
+/// The numbers that were set, by flag name.
 #[derive(Debug)]
 pub(super) struct NumberFlags(pub(super) BTreeMap<&'static str, i64>);
 
@@ -48,7 +48,7 @@ fn parser(form: NumberForm) -> ValueParser {
     }
 }
 
-/// Formats the default as users write it.
+/// Formats the default in the syntax of the flag's values.
 fn default_of(number: &NumberFlag) -> String {
     match number.form {
         NumberForm::Count => number.default.to_string(),
@@ -57,7 +57,7 @@ fn default_of(number: &NumberFlag) -> String {
     }
 }
 
-/// Parses a decimal number up to 1,000 and returns it in millionths.
+/// Parses a decimal number of at most 1,000 and returns it in millionths.
 fn millionths(text: &str) -> Result<i64, String> {
     let number: f64 = text.parse().unwrap_or(f64::NAN);
     match (0.0..=1000.0).contains(&number) {

@@ -1,5 +1,6 @@
-//! The output files of a command: each is known to be writable before the run; no two are the same,
-//! and none is an input.
+//! The output files of a command. Before the run, each is opened for writing, so that a file that
+//! can't be written is an early error. No two outputs may be the same file, and none may be an
+//! input.
 
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -8,7 +9,7 @@ use anyhow::{Result, bail};
 
 use crate::report::output::{Inputs, Output, OutputError};
 
-/// Writes the content of a file.
+/// A function that writes the content of a file.
 pub(super) type Content<'a> = &'a dyn Fn(&mut dyn Write) -> io::Result<()>;
 
 /// The requested output files, each with its flag.
@@ -16,7 +17,7 @@ pub(super) type Content<'a> = &'a dyn Fn(&mut dyn Write) -> io::Result<()>;
 pub(super) struct Outputs(Vec<Output>);
 
 impl Outputs {
-    /// Opens the file of a flag, if there is one.
+    /// Opens the output file of a flag; does nothing without a path.
     ///
     /// # Errors
     /// The file can't be written, is an input, or is already an output.
@@ -46,10 +47,10 @@ impl Outputs {
         }
     }
 
-    /// Adds an open file.
+    /// Adds an opened output file.
     ///
     /// # Errors
-    /// The file is already an output, or both are standard output.
+    /// Another output is the same file, or both are standard output.
     pub(super) fn add(&mut self, output: Output) -> Result<()> {
         let same = |other: &&Output| match (output.path(), other.path()) {
             (Some(path), Some(other)) => path == other,
@@ -70,15 +71,15 @@ impl Outputs {
         Ok(())
     }
 
-    /// Takes the file of a flag, if there is one.
+    /// Removes and returns the output file of a flag; `None` if there is none.
     pub(super) fn take(&mut self, flag: &str) -> Option<Output> {
         let at = self.0.iter().position(|output| output.flag() == flag)?;
         Some(self.0.remove(at))
     }
 
-    /// Writes the requested files in sequence and continues after one that can't be written,
-    /// because they are the only record of the run. The first value lists the written files with
-    /// their flags.
+    /// Writes the requested files in sequence. If one can't be written, continues with the next,
+    /// because the files are the only record of the run. Returns the files that were written, with
+    /// their flags, and the first error.
     pub(super) fn write(
         &mut self,
         contents: &[(&str, Content<'_>)],
@@ -97,19 +98,20 @@ impl Outputs {
         (written, problem)
     }
 
-    /// Reports whether one of them is standard output, which nothing else may then use.
+    /// Reports whether one of the outputs is standard output, which then can't be used otherwise.
     pub(super) fn use_stdout(&self) -> bool {
         self.0.iter().any(Output::is_stdout)
     }
 
-    /// Returns the temporary files, to remove if the process exits without unwinding.
+    /// Returns the temporary files, which must be removed if the process exits without unwinding.
     pub(super) fn temporary(&self) -> Vec<PathBuf> {
         let temporary = self.0.iter().filter_map(Output::temporary);
         temporary.map(Path::to_owned).collect()
     }
 }
 
-/// Returns the flag of a file and its path, relative to the current directory if it is inside.
+/// Returns the flag and path of an output; `None` if it has no path. A path inside the current
+/// directory is relative to it.
 pub(super) fn name_of(output: &Output) -> Option<(&'static str, String)> {
     let here = std::env::current_dir().unwrap_or_default();
     let path = output.path()?;

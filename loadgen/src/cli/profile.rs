@@ -1,4 +1,4 @@
-//! `--flamegraph`, `--pprof` and `--folded`: any of them makes the run a sampled run.
+//! `--flamegraph`, `--pprof` and `--folded`: any of these flags makes loadgen sample the run.
 
 use anyhow::{Result, bail};
 
@@ -6,10 +6,11 @@ use super::flags::RunFlags;
 use super::outputs::Outputs;
 use crate::report::output::{Inputs, Output};
 
-/// Opens the requested profile files.
+/// Opens the requested output files for profiles.
 ///
 /// # Errors
-/// An output can't be written or is an input; a rate has no output; or the build can't sample.
+/// An output can't be written or is an input, a sampling rate is given without an output, or the
+/// build can't sample.
 pub(super) fn open(flags: &RunFlags, inputs: &Inputs, outputs: &mut Outputs) -> Result<()> {
     let asked = [
         ("--flamegraph", &flags.flamegraph),
@@ -32,11 +33,11 @@ pub(super) fn open(flags: &RunFlags, inputs: &Inputs, outputs: &mut Outputs) -> 
     Ok(())
 }
 
-/// Runs `work`, sampling it at this rate if there are outputs, and writes the profile afterwards.
-/// The first value is the result of `work`, the second the outcome of the profile.
+/// Runs `work`. If there are outputs, samples it `hertz` times per second of CPU time and then
+/// writes the profile. Returns the result of `work` and the outcome of writing the profile.
 ///
 /// # Errors
-/// The sampler can't be started; `work` has not run.
+/// The sampler can't be started; `work` has not run then.
 #[cfg(feature = "profile")]
 pub(super) fn sampled<T>(
     outputs: Vec<Output>,
@@ -64,10 +65,10 @@ pub(super) fn sampled<T>(
     Ok((done, write()))
 }
 
-/// Runs `work`. Without the feature there are no outputs.
+/// Runs `work`. Without the feature `profile` there are no outputs.
 ///
 /// # Errors
-/// None.
+/// Never fails.
 #[cfg(not(feature = "profile"))]
 pub(super) fn sampled<T>(
     _outputs: Vec<Output>,

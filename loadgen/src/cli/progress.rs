@@ -1,4 +1,4 @@
-//! Progress of a command with many parts: one changing line on a terminal, plain lines elsewhere.
+//! Progress of a command that has many parts: a progress bar on a terminal, plain lines elsewhere.
 
 use std::io::{self, IsTerminal, Write};
 use std::sync::Mutex;
@@ -7,12 +7,12 @@ use std::time::Duration;
 use indicatif::{ProgressBar, ProgressStyle};
 use podstorm_sim::clock::RealClock;
 
-/// Writes progress to standard error, and ignores a closed standard error.
+/// Writes progress to standard error; errors are ignored.
 #[derive(Debug)]
 pub(super) struct Teller {
-    /// The progress bar on a terminal.
+    /// The progress bar; `None` without a terminal and with `--quiet`.
     bar: Option<ProgressBar>,
-    /// The plain lines elsewhere.
+    /// The plain lines; `None` on a terminal and with `--quiet`.
     lines: Option<Lines>,
 }
 
@@ -24,8 +24,9 @@ struct Lines {
 }
 
 impl Teller {
-    /// Creates a writer for this number of parts, if it is known. The bar uses the template, in
-    /// which `{msg}` is the text of [`Teller::tell`]; plain output begins with the line `first`.
+    /// Creates a writer for this number of parts; `None` if the number is unknown. The bar uses
+    /// `template`, in which `{msg}` is the text of [`Teller::tell`]. Plain output begins with the
+    /// line `first`.
     pub(super) fn new(
         quiet: bool,
         template: &str,
@@ -53,7 +54,7 @@ impl Teller {
         Teller { bar, lines }
     }
 
-    /// Reports that this number of parts is done; the text contains the number too.
+    /// Reports that `done` parts are done. The text states the number, too.
     pub(super) fn tell(&self, done: u64, text: String) {
         if let Some(lines) = &self.lines {
             let now = lines.clock.seconds();
@@ -72,7 +73,7 @@ impl Teller {
         }
     }
 
-    /// Shows the current activity on the line of a terminal; an empty text clears the line.
+    /// Shows the current activity on the terminal's line; an empty string clears the line.
     #[cfg(feature = "faultsim")]
     pub(super) fn say(&self, text: &str) {
         if self.bar.is_some() {
@@ -80,7 +81,7 @@ impl Teller {
         }
     }
 
-    /// Removes the bar so that the output has the screen to itself.
+    /// Removes the bar, so that it does not mix with the output.
     pub(super) fn finish(&self) {
         if let Some(bar) = &self.bar {
             bar.finish_and_clear();

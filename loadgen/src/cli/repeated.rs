@@ -1,5 +1,5 @@
-//! `run --runs`: repeats a run with several seeds and summarizes the results. Runs are sequential,
-//! so each has the machine to itself.
+//! `run --runs`: repeats a run with several seeds and summarizes the results. Only one run is in
+//! progress at a time, so that each has the machine to itself.
 
 use std::io::{self, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -19,13 +19,14 @@ use crate::sweep::{self, RunPlan, repeated};
 use crate::text::json;
 use crate::units::{counted, wrapped};
 
-/// The maximum number of failed runs to list; --json contains all of them.
+/// The maximum number of failed runs to list; `--json` contains all of them.
 const FAILED_SHOWN: usize = 5;
 
-/// Refuses flags that apply to only one run.
+/// Refuses flags that apply only to a single run.
 ///
 /// # Errors
-/// `--runs` is used with an output, a view or a baseline of one run; or the seeds would overflow.
+/// `--runs` is combined with an output, a view or a baseline for a single run, or the seeds would
+/// overflow.
 pub(super) fn check(flags: &RunFlags) -> Result<()> {
     let Some(runs) = flags.runs else {
         return Ok(());
@@ -59,7 +60,7 @@ pub(super) fn check(flags: &RunFlags) -> Result<()> {
     Ok(())
 }
 
-/// Runs once per seed, starting at the plan's, and returns the exit code.
+/// Runs once per seed, starting with the seed of the plan, and returns the exit code.
 ///
 /// # Errors
 /// An output can't be written.
@@ -107,14 +108,14 @@ pub(super) fn run(
     }
     let document = |out: &mut dyn Write| json::write(out, &repeated::json(&results, plans.len()));
     outputs.write(&[("--json", &document)]).1?;
-    // Ordering: the flag guards no other data.
+    // Relaxed: the flag guards no other data.
     Ok(match cancel.load(Ordering::Relaxed) && !is_complete {
         true => EXIT_INTERRUPTED,
         false => repeated::exit_code(&results),
     })
 }
 
-/// Formats the summary of the runs.
+/// Formats the summary of all runs.
 fn text(flags: &RunFlags, results: &[RunResult], plans: &[RunPlan]) -> String {
     let (ran, wanted) = (results.len(), plans.len());
     let settings = &plans[0].settings;
@@ -164,8 +165,8 @@ mod tests {
 
     use super::*;
 
-    /// Flags that also apply to several runs, and the folder of the baselines, whose flags are
-    /// refused themselves.
+    /// The flags that also apply to several runs. The folder of the baselines is one of them,
+    /// because the flags that use it are refused.
     const OF_SEVERAL: [&str; 6] = [
         "runs",
         "json",

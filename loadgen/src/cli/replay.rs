@@ -17,7 +17,7 @@ use super::fuzz::{Wish, behaviour, class, workload_help};
 use super::print;
 use crate::units::{counted, without_mark};
 
-/// The largest schedule, in bytes.
+/// The maximum size of a schedule file, in bytes.
 const MAX_BYTES: u64 = 16 << 20;
 
 /// Flags of `loadgen replay`.
@@ -67,7 +67,7 @@ fn seed(text: &str) -> Result<u64, String> {
     })
 }
 
-/// Reads the text of a schedule file, up to the largest size of a schedule.
+/// Reads the text of a schedule file, at most [`MAX_BYTES`].
 fn text_of(path: &Path) -> io::Result<String> {
     let mut text = String::new();
     let from: Box<dyn Read> = match path.as_os_str() == "-" {
@@ -83,7 +83,8 @@ fn text_of(path: &Path) -> io::Result<String> {
     }
 }
 
-/// Plays one schedule and prints the events. Returns exit code 3 if an invariant did not hold.
+/// Plays one schedule, or all in a folder, and prints the events. Returns exit code 3 if an
+/// invariant did not hold.
 ///
 /// # Errors
 /// The schedule can't be read or played, or standard output can't be written.
@@ -121,7 +122,7 @@ pub(super) fn run(flags: &ReplayFlags) -> Result<u8> {
     Ok(if verdict.is_good() { 0 } else { 3 })
 }
 
-/// Formats the events and the outcome.
+/// Formats the events and the outcome of a schedule.
 fn outcome(seed: u64, behaviour: Behaviour, verdict: &Verdict, told: &[String]) -> String {
     let mut text = told.join("\n");
     text.push('\n');
@@ -147,7 +148,8 @@ fn read(path: &Path) -> Result<Box<dyn AnySchedule>> {
     rows::read(without_mark(&text)).with_context(|| format!("{}", path.display()))
 }
 
-/// Plays every schedule of a folder. Returns exit code 3 if an invariant did not hold in any.
+/// Plays every schedule in a folder. Returns exit code 3 if an invariant did not hold in any of
+/// them.
 fn run_folder(folder: &Path, flags: &ReplayFlags) -> Result<u8> {
     if flags.print_schedule {
         bail!("--print-schedule prints one schedule: use a file instead of a folder");
@@ -170,7 +172,7 @@ fn run_folder(folder: &Path, flags: &ReplayFlags) -> Result<u8> {
             folder.display()
         );
     }
-    // Read all of them before playing any.
+    // Read all schedules before playing any, so that an invalid one is reported first.
     let schedules: Vec<Box<dyn AnySchedule>> =
         paths.iter().map(|path| read(path)).collect::<Result<_>>()?;
     let mut is_good = true;

@@ -1,4 +1,4 @@
-//! `loadgen run`: checks everything that can be checked, runs and reports.
+//! `loadgen run`: checks everything that can be checked beforehand, runs the scenario, and reports.
 
 use std::io::{self, Write};
 use std::sync::Arc;
@@ -37,7 +37,7 @@ use crate::text::json;
 /// Runs the scenario and returns the exit code.
 ///
 /// # Errors
-/// The usage, an input or an output path is wrong; nothing has run.
+/// The usage, an input or an output path is invalid; nothing has run.
 pub(super) fn run(flags: &RunFlags) -> Result<u8> {
     let machine = Machine::this();
     repeated::check(flags)?;
@@ -57,7 +57,7 @@ pub(super) fn run(flags: &RunFlags) -> Result<u8> {
         false => None,
     };
     let cancel = Arc::new(AtomicBool::new(false));
-    // The full-screen view would overwrite a message, and shows it itself.
+    // The full-screen view would overwrite a message; it shows the waiting itself.
     let says_nothing = flags.quiet || flags.tui;
     let temporary = outputs.as_ref().map(Outputs::temporary);
     let interrupter = interrupt::watch(&cancel, temporary.unwrap_or_default(), says_nothing);
@@ -124,7 +124,7 @@ pub(super) fn run(flags: &RunFlags) -> Result<u8> {
     if let Some(server) = &metrics
         && (!flags.quiet || flags.metrics_addr != Some(server.address()))
     {
-        // Show a port that the system chose even with --quiet.
+        // Print the address even with `--quiet`, because the system may have chosen the port.
         let _ = writeln!(
             io::stderr(),
             "metrics at http://{}/metrics",
@@ -160,7 +160,7 @@ pub(super) fn run(flags: &RunFlags) -> Result<u8> {
     if result.outcome.exit_code == 0 {
         result.alternatives = also_with(others, objects_again, &counts, machine, &cancel);
     }
-    // The metrics server ends with the run; the cluster's server ends after the report.
+    // The metrics server stops when the run ends; the cluster's server stops after the report.
     let View { server, .. } = view;
 
     result.input.ignored = counts.ignored;
@@ -225,7 +225,8 @@ pub(super) fn run(flags: &RunFlags) -> Result<u8> {
     Ok(result.outcome.exit_code)
 }
 
-/// Runs the scenario's variants with other settings, several at a time.
+/// Runs the scenario with other settings, several runs at a time, and returns their results by
+/// name.
 fn also_with(
     others: Vec<(String, Settings)>,
     objects: Vec<InputObject>,
@@ -248,12 +249,12 @@ fn also_with(
         .collect()
 }
 
-/// Starts the server of the run's cluster, if requested, writes its kubeconfig and prints the line
-/// that points clients to it.
+/// Starts the server for the run's cluster, if requested, writes its kubeconfig, and prints how
+/// clients reach it.
 ///
 /// # Errors
-/// The address is in use or reachable from other machines, or the run is virtual and over too soon
-/// to observe.
+/// The address is in use or other machines can reach it, or the run is virtual and over too soon to
+/// observe.
 fn serve(
     flags: &RunFlags,
     settings: &Settings,
@@ -278,7 +279,7 @@ fn serve(
     let server = RunServer::start(address, &settings.scenario.name)?;
     let address = server.address();
     let kubeconfig = Kubeconfig::write(address, &Login::default(), None, interrupter)?;
-    // Shown even with --quiet: without the address clients can't find the run.
+    // Print this even with `--quiet`: without the address, clients can't find the run.
     let _ = writeln!(
         io::stderr(),
         "serving http://{address}: {}",
@@ -294,13 +295,13 @@ fn keep_serving(server: &RunServer, cancel: &AtomicBool) {
         io::stderr(),
         "the run is over; serving its final state at http://{address} until Ctrl-C"
     );
-    // Ordering: see the store. An interrupted run is not served.
+    // Relaxed: see the store. The final state of an interrupted run is not served.
     while !cancel.load(Ordering::Relaxed) {
         std::thread::sleep(Duration::from_millis(50));
     }
 }
 
-/// Opens the requested output files.
+/// Opens the requested output files of a run.
 fn open_outputs(flags: &RunFlags) -> Result<Outputs> {
     let mut inputs = Inputs::default();
     note_inputs(&flags.shape, &mut inputs)?;
@@ -322,7 +323,7 @@ fn open_outputs(flags: &RunFlags) -> Result<Outputs> {
     Ok(outputs)
 }
 
-/// Returns the command that repeats the run, with the same thresholds and baseline.
+/// Returns the command that repeats the run with the same thresholds and baseline.
 pub(super) fn repeating(flags: &RunFlags, settings: &Settings) -> String {
     let mut command = effective::command(settings, &flags.shape.files);
     command.push_str(&effective::thresholds(&flags.thresholds));
@@ -333,14 +334,14 @@ pub(super) fn repeating(flags: &RunFlags, settings: &Settings) -> String {
     command
 }
 
-/// Returns the thresholds of the scenario and of the flags.
+/// Returns the thresholds of the scenario, followed by those of the flags.
 fn thresholds(flags: &RunFlags, settings: &Settings) -> Vec<Threshold> {
     let mut all = settings.scenario.bounds();
     all.extend(flags.thresholds.iter().cloned());
     all
 }
 
-/// Refuses a threshold on a metric that the result won't contain, because it would always fail.
+/// Refuses a threshold on a metric that the result won't contain, because it could never hold.
 fn refuse_absent_metrics(
     flags: &RunFlags,
     thresholds: &[Threshold],
@@ -359,7 +360,7 @@ fn refuse_absent_metrics(
     Ok(())
 }
 
-/// The display of a run in progress.
+/// Shows a run in progress: on the terminal, as metrics, and through the cluster's server.
 struct View {
     progress: ProgressView,
     metrics: Option<MetricsServer>,

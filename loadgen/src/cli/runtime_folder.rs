@@ -11,7 +11,7 @@ use nix::unistd::geteuid;
 
 use crate::report::placed::remove_abandoned;
 
-/// The runtime folder, locked: no other process cleans it or adds a file meanwhile.
+/// The runtime folder, locked, so that no other process cleans it or adds a file.
 #[derive(Debug)]
 pub(super) struct RuntimeFolder {
     path: PathBuf,
@@ -19,10 +19,11 @@ pub(super) struct RuntimeFolder {
 }
 
 impl RuntimeFolder {
-    /// Opens the folder, creates it if needed, and removes files that killed servers have left.
+    /// Opens and locks the folder, creates it if needed, and removes files that killed servers have
+    /// left behind.
     ///
     /// # Errors
-    /// The folder can't be created, or other users can access the existing one.
+    /// The folder can't be created or locked, or other users can access it.
     pub(super) fn open() -> Result<RuntimeFolder> {
         let session = env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
         let session = session.filter(|folder| folder.is_absolute() && is_private(folder));
@@ -63,7 +64,7 @@ impl RuntimeFolder {
     }
 }
 
-/// Reports whether the path is a folder, not a link to one, that only this user can access.
+/// Reports whether the path is a folder (not a link to one) that only this user can access.
 fn is_private(path: &Path) -> bool {
     fs::symlink_metadata(path).is_ok_and(|found| {
         found.is_dir() && found.uid() == geteuid().as_raw() && found.mode() & 0o077 == 0

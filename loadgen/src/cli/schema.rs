@@ -1,5 +1,5 @@
-//! `loadgen schema`: the JSON Schemas of the files that loadgen reads and writes, derived from its
-//! types. A test keeps the copies in `schemas/` up to date.
+//! `loadgen schema`: the JSON Schemas of the files that loadgen reads and writes, derived from the
+//! Rust types. A test keeps the copies in `schemas/` up to date.
 
 use anyhow::Result;
 use clap::{Args, ValueEnum};

@@ -40,7 +40,7 @@ use crate::settings::ppm;
 use crate::units::{parse_bytes, parse_duration_ns, parse_latency};
 use crate::values::{Bytes, Cores, EngineName, Percent};
 
-/// The default pod startup latency when time passes by itself.
+/// The default pod startup latency on the threads engine.
 const STARTUP: Latency = Latency::Constant(500_000_000);
 
 /// Flags of `loadgen serve`.
@@ -65,7 +65,7 @@ pub(super) struct ServeFlags {
     /// zones
     #[arg(long, value_name = "N", default_value_t = ServeOptions::default().zones)]
     zones: u64,
-    /// The most pods of a node
+    /// Maximum number of pods per node
     #[arg(long, value_name = "N", default_value_t = ServeOptions::default().pods_per_node)]
     pods_per_node: u32,
     /// Cores of a node, as a quantity: 500m
@@ -176,10 +176,10 @@ pub(super) struct ServeFlags {
     reach_kubelets: bool,
     #[command(flatten)]
     access: AccessFlags,
-    /// The most concurrent read requests; more get a 429; 0 for no limit
+    /// Maximum number of concurrent read requests; more get a 429; 0 for no limit
     #[arg(long, value_name = "N", default_value_t = REQUESTS_INFLIGHT)]
     max_requests_inflight: u64,
-    /// The most concurrent write requests; more get a 429; 0 for no limit
+    /// Maximum number of concurrent write requests; more get a 429; 0 for no limit
     #[arg(long, value_name = "N", default_value_t = MUTATING_REQUESTS_INFLIGHT)]
     max_mutating_requests_inflight: u64,
     /// Memory of the process above which lists, watches and most writes get a 503 [default: 90% of
@@ -242,7 +242,7 @@ impl From<NodeChoiceName> for NodeChoice {
     }
 }
 
-/// Serves until Ctrl-C or SIGTERM.
+/// Starts a cluster and serves it until Ctrl-C or SIGTERM.
 pub(super) fn run(flags: &ServeFlags) -> Result<u8> {
     let engine = flags.engine.0;
     if engine == EngineKind::Virtual && flags.time_scale != 1.0 {
@@ -262,7 +262,7 @@ pub(super) fn run(flags: &ServeFlags) -> Result<u8> {
     for (flag, path) in flags.access.files() {
         inputs.add(flag, path);
     }
-    // Check that both are writable, and not inputs, before reading anything.
+    // Check that the outputs are writable, and not inputs, before reading anything.
     let mut outputs = Outputs::default();
     for (flag, path) in [
         ("--kubeconfig", &flags.kubeconfig),
@@ -373,7 +373,7 @@ pub(super) fn run(flags: &ServeFlags) -> Result<u8> {
     let served = served.map_err(|error| placed(error, &places))?;
     drop(places);
     let config = outputs.take("--kubeconfig");
-    // From here on each snapshot replaces the file.
+    // From now on, each snapshot replaces the file.
     drop(outputs);
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
@@ -395,7 +395,7 @@ pub(super) fn run(flags: &ServeFlags) -> Result<u8> {
     Ok(0)
 }
 
-/// Adds the place of the object to an error about it.
+/// Adds the place of the object in its file to an error about it.
 fn placed(error: Error, places: &Places) -> Error {
     let placed = error.downcast_ref::<Box<Refused>>().and_then(|refused| {
         let problem = refused.problem.to_string();
@@ -404,8 +404,8 @@ fn placed(error: Error, places: &Places) -> Error {
     placed.map_or(error, Error::new)
 }
 
-/// Returns standard error without the lock of other writers: a writer that waits for its reader
-/// blocks none of them.
+/// Returns standard error as a file of its own, without the lock of other writers: a writer that
+/// waits for its reader does not block them.
 fn error_stream() -> Result<File> {
     let copied = io::stderr().as_fd().try_clone_to_owned();
     Ok(copied.context("can't write to standard error")?.into())

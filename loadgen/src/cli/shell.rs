@@ -48,8 +48,8 @@ pub(super) fn completions(flags: &CompletionsFlags) -> Result<u8> {
     Ok(0)
 }
 
-/// Adds the possible values of each argument to the command, so that shells offer names for names
-/// and files only for paths.
+/// Adds the possible values of each argument to the command, so that shells complete names where
+/// names are expected, and files only for paths.
 fn completed(command: Command) -> Command {
     let command = command.mut_args(|argument| {
         if !argument.get_action().takes_values() || !argument.get_possible_values().is_empty() {
@@ -57,7 +57,7 @@ fn completed(command: Command) -> Command {
         }
         match names(&argument) {
             Some(names) => argument.value_parser(PossibleValuesParser::new(names)),
-            // The definitions already mark paths.
+            // Paths are already marked as such where they are defined.
             None if argument.get_value_hint() == ValueHint::Unknown => {
                 argument.value_hint(ValueHint::Other)
             }
@@ -67,7 +67,8 @@ fn completed(command: Command) -> Command {
     command.mut_subcommands(completed)
 }
 
-/// Returns the names that an argument accepts, by the type that it parses to.
+/// Returns the names that an argument accepts, from the type that it parses to; `None` for
+/// arguments that take other values.
 fn names(argument: &Arg) -> Option<Vec<&'static str>> {
     let kind = argument.get_value_parser().type_id();
     let behaviours = Behaviour::ALL.map(Behaviour::as_str);
@@ -88,7 +89,7 @@ fn names(argument: &Arg) -> Option<Vec<&'static str>> {
     } else if argument.get_id() == "feature_gates" {
         let gates = gates::defaults().into_keys();
         let both = gates.flat_map(|gate| [format!("{gate}=true"), format!("{gate}=false")]);
-        // The command line is built once per process and needs 'static names.
+        // Leaks once: the command line is built once per process, and clap needs 'static names.
         Some(both.map(|text| &*text.leak()).collect())
     } else {
         None
@@ -108,7 +109,7 @@ pub(super) struct ManFlags {
     out_dir: Option<PathBuf>,
 }
 
-/// Prints or writes man pages and returns the exit code.
+/// Prints or writes the man pages and returns the exit code.
 ///
 /// # Errors
 /// A page can't be written.

@@ -1,5 +1,5 @@
 //! `--snapshot`: writes the objects of a served cluster on a separate thread, so that no request
-//! waits.
+//! has to wait.
 
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -19,13 +19,13 @@ pub(super) struct Snapshots(Option<Writer>);
 
 #[derive(Debug)]
 struct Writer {
-    /// Queue of requests; holds one request besides the one in progress.
+    /// The queue of snapshot requests. Its capacity is one, in addition to the request in progress.
     asked: SyncSender<()>,
     thread: JoinHandle<Result<()>>,
 }
 
 impl Snapshots {
-    /// Starts the thread if there is a file.
+    /// Starts the thread if `file` is given.
     ///
     /// # Errors
     /// Fails if the thread can't be started.
@@ -42,18 +42,18 @@ impl Snapshots {
         Ok(Snapshots(Some(Writer { asked, thread })))
     }
 
-    /// Requests a snapshot after the one in progress.
+    /// Requests a snapshot, to be written after the one in progress.
     pub(super) fn ask(&self) {
         if let Some(writer) = &self.0 {
-            // If one is already queued, it will show the same objects.
+            // If the queue is full, the queued request will write the same objects.
             let _waits = writer.asked.try_send(());
         }
     }
 
-    /// Writes the last snapshot and waits for it.
+    /// Writes a last snapshot and waits until it is written.
     ///
     /// # Errors
-    /// The file can't be written.
+    /// The last snapshot can't be written.
     pub(super) fn finish(self) -> Result<()> {
         let Some(Writer { asked, thread }) = self.0 else {
             return Ok(());
@@ -64,10 +64,10 @@ impl Snapshots {
     }
 }
 
-/// Writes the requested snapshots, and a last one once no more requests can arrive.
+/// Writes a snapshot per request, and a last one when no more requests can arrive.
 fn write_asked(file: &Path, cluster: &Cluster, requests: &Receiver<()>) -> Result<()> {
     while requests.recv().is_ok() {
-        // The server keeps running.
+        // Only report the error: the server keeps running.
         if let Err(error) = write(file, cluster) {
             let _ = writeln!(io::stderr(), "error: {error:#}");
         }

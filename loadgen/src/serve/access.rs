@@ -1,4 +1,4 @@
-//! Access to the API server: its credentials, TLS, and the client's login.
+//! Access to the API server: accepted credentials, TLS, and the client's login.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
@@ -6,39 +6,39 @@ use anyhow::{Context, Result};
 use podstorm_http::tls::{Authority, Identity, Tls};
 use podstorm_http::{BUILT_IN_HOSTS, Credentials, User, random_token};
 
-/// Addresses in the server's certificate in addition to its listen address.
+/// Addresses in the server's certificate, in addition to the listen address.
 const ADDRESSES: [&str; 2] = ["127.0.0.1", "::1"];
-/// The user of the kubeconfig, and its group.
+/// The user in the kubeconfig and its group.
 const ADMIN: [&str; 2] = ["kubernetes-admin", "system:masters"];
 
-/// The access rules of a server.
+/// Who may access a server, and how.
 #[derive(Debug, Default)]
 pub struct Access {
     /// The credentials that the server accepts.
     pub credentials: Credentials,
-    /// Present if the server uses TLS.
+    /// TLS settings; `None` if the server uses plain HTTP.
     pub tls: Option<Tls>,
-    /// The content of the kubeconfig.
+    /// The login for the kubeconfig.
     pub login: Login,
 }
 
-/// The client's login; empty without authentication.
+/// The client's login. All fields are `None` without TLS and authentication.
 #[derive(Clone, Debug, Default)]
 pub struct Login {
-    /// The authority's certificate, if the server uses TLS.
+    /// The certificate of the server's certificate authority; `None` without TLS.
     pub authority: Option<String>,
-    /// A token created at startup.
+    /// A token created at startup; `None` without authentication.
     pub token: Option<String>,
-    /// A client certificate, if the server uses TLS.
+    /// A client certificate; `None` without TLS.
     pub certificate: Option<Identity>,
 }
 
 impl Access {
-    /// Creates access rules with TLS, tokens, or both; with neither, all clients are served.
-    /// `names` are names of the server for TLS, in addition to its listen address.
+    /// Creates the rules for TLS, tokens, or both; with neither, the server serves all clients.
+    /// `names` are the server's names for TLS, in addition to its listen address.
     ///
     /// # Errors
-    /// A name is not a valid host name, there are no random numbers, or the build has no TLS.
+    /// A name is not a valid host name, the system has no random numbers, or the build lacks TLS.
     pub fn new(
         listen: IpAddr,
         names: Option<&[String]>,

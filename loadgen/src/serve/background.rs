@@ -6,16 +6,17 @@ use std::thread::{Builder, JoinHandle};
 use tokio::runtime::Runtime;
 use tokio::sync::oneshot::{Receiver, Sender, channel};
 
-/// A thread that serves. Dropping this stops it.
+/// A server's thread. Dropping this stops the server and waits for the thread.
 #[derive(Debug)]
 pub(crate) struct Background {
-    /// Dropping this stops the server.
+    /// The channel whose closing stops the server.
     stop: Option<Sender<()>>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Background {
-    /// Serves until the channel passed to `serve` is closed.
+    /// Starts a thread that runs `serve`, which must return once the channel passed to it is
+    /// closed.
     ///
     /// # Errors
     /// Fails if the thread can't be started.
@@ -27,7 +28,7 @@ impl Background {
         let (stop, stopped) = channel();
         let thread = Builder::new().name(name.to_owned()).spawn(move || {
             let _ended = runtime.block_on(serve(stopped));
-            // Closes open connections.
+            // Close the connections that are still open.
             runtime.shutdown_background();
         })?;
         Ok(Background {

@@ -1,4 +1,4 @@
-//! `loadgen run --serve`: the API server of a run, for clients that observe it.
+//! `loadgen run --serve`: the API server of a run, for clients that observe the run.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, OnceLock};
@@ -16,19 +16,20 @@ use super::bind;
 use super::page;
 use crate::run::Metrics;
 
-/// The address at which a run is served once it begins. Dropping it stops the server.
+/// The API server of a run. It listens from the start, and serves once the run begins. Dropping
+/// it stops the server.
 #[derive(Debug)]
 pub struct RunServer {
     address: SocketAddr,
-    /// The page for browsers.
+    /// The HTML page for browsers.
     page: String,
-    /// Taken when the run begins.
+    /// The runtime and the listener; `None` once the run has begun.
     waiting: Mutex<Option<(Runtime, TcpListener)>>,
     serving: OnceLock<Background>,
 }
 
 impl RunServer {
-    /// Listens, and lets clients wait until the run of this scenario begins.
+    /// Listens; clients wait until the run of this scenario begins.
     ///
     /// # Errors
     /// The address is in use, or a thread can't be started.
@@ -50,7 +51,7 @@ impl RunServer {
         })
     }
 
-    /// Returns its address.
+    /// Returns the address at which the server listens.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
@@ -73,7 +74,7 @@ impl RunServer {
         let serving = Background::start("api-server", runtime, move |stopped| {
             listen::serve(server, listener, async { drop(stopped.await) })
         });
-        // Without a thread clients keep waiting.
+        // If the thread can't be started, clients keep waiting.
         if let Ok(serving) = serving {
             let _first = self.serving.set(serving);
         }

@@ -7,11 +7,11 @@ use std::net::SocketAddr;
 use anyhow::{Error, Result, anyhow};
 use tokio::net::{TcpListener, TcpSocket};
 
-/// Connections that may wait to be accepted, the maximum on Linux. Each connection beyond it waits
-/// a second or more before it retries, which the usual 128 would soon cause.
+/// The maximum number of connections that wait to be accepted; also Linux's maximum. A connection
+/// beyond it waits a second or more before it retries. The usual 128 would soon cause this.
 const BACKLOG: u32 = 4096;
 
-/// A bound address. Clients are refused until [`listen`](Bound::listen).
+/// A bound address. Connections are refused until [`listen`](Bound::listen).
 #[derive(Debug)]
 pub(crate) struct Bound {
     flag: &'static str,
@@ -22,16 +22,16 @@ pub(crate) struct Bound {
 /// Binds the address of a flag; port 0 selects a free port.
 ///
 /// # Errors
-/// The address is in use, not on this machine, or unavailable: one line with the flag, the address
-/// and the fix.
+/// The address is in use, does not belong to this machine, or is not allowed. The error is one
+/// line with the flag, the address and the fix.
 pub(crate) fn bind(flag: &'static str, address: SocketAddr) -> Result<Bound> {
     let bound = || {
         let socket = match address.is_ipv4() {
             true => TcpSocket::new_v4()?,
             false => TcpSocket::new_v6()?,
         };
-        // Otherwise a restarted server would wait for the connections of the previous one. An
-        // address where another process listens is still refused.
+        // Without this, a restarted server would have to wait for the connections of its
+        // predecessor. An address on which another process listens is still refused.
         socket.set_reuseaddr(true)?;
         socket.bind(address)?;
         Ok(socket)
@@ -45,20 +45,20 @@ pub(crate) fn bind(flag: &'static str, address: SocketAddr) -> Result<Bound> {
 }
 
 impl Bound {
-    /// Listens, so that clients can connect.
+    /// Starts to listen, so that clients can connect.
     ///
     /// # Errors
-    /// The same as [`bind`]: another process has started to listen there.
+    /// The same as [`bind`]: another process has started to listen on the address.
     ///
     /// # Panics
-    /// The caller is outside a tokio runtime.
+    /// Panics outside a tokio runtime.
     pub(crate) fn listen(self) -> Result<TcpListener> {
         let listener = self.socket.listen(BACKLOG);
         listener.map_err(|error| problem(self.flag, self.address, &error))
     }
 }
 
-/// Returns the problem with an address, and the fix.
+/// Returns the error for an address, with the fix.
 fn problem(flag: &str, address: SocketAddr, error: &io::Error) -> Error {
     let mut free = address;
     free.set_port(0);

@@ -1,5 +1,5 @@
-//! The key that signs a served cluster's service account tokens, for its API server and for the
-//! controller that fills Secrets.
+//! The key that signs the service account tokens of a served cluster. The API server uses it, and
+//! so does the controller that fills Secrets.
 
 use std::sync::Arc;
 
@@ -19,14 +19,14 @@ impl SignTokens for Signer {
     }
 }
 
-/// Reports whether a running controller that populates namespaces sends such requests.
+/// Reports whether one of the controllers that populate namespaces runs and may send such requests.
 pub(super) fn is_sent(services: &Services, verb: &str, kind: Kind) -> bool {
     let mut populating = Rows::installed().iter().filter(|row| row.populates);
     populating.any(|row| services.controllers.has(row) && row.may_send(verb, kind, ""))
 }
 
-/// Gives the controllers a signing key if the one that creates tokens runs: this key, or a new one.
-/// The API server needs the same key.
+/// Gives the controllers a signing key if the controller that creates tokens runs: `key`, or a new
+/// one. Returns the key that the API server must use; `None` if there is none.
 ///
 /// # Errors
 /// The system has no random numbers.

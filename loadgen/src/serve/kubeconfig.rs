@@ -1,4 +1,4 @@
-//! The kubeconfig: how clients find the server, and their credentials.
+//! The kubeconfig: the server's address and the client's credentials.
 
 use std::net::SocketAddr;
 
@@ -7,13 +7,13 @@ use base64::prelude::BASE64_STANDARD;
 
 use super::access::{Login, reached_at};
 
-/// Formats a kubeconfig with one cluster and one context, both named `podstorm`. The user of that
-/// name has the token; another, `podstorm-certificate`, has the certificate if there is one. On
-/// plain HTTP kubectl does not send tokens; other clients do.
+/// Formats a kubeconfig with one cluster and one context, both named `podstorm`. The user
+/// `podstorm` has the token; if there is a certificate, a second user, `podstorm-certificate`,
+/// has it. Over plain HTTP, kubectl does not send tokens; other clients do.
 pub fn kubeconfig(address: SocketAddr, login: &Login) -> String {
     let address = reached_at(address);
     let server = match &login.authority {
-        // There is nothing to verify, but the JavaScript client accepts plain HTTP only this way.
+        // Plain HTTP has nothing to verify, but the JavaScript client accepts it only this way.
         None => format!("http://{address}\n    insecure-skip-tls-verify: true"),
         Some(authority) => {
             let authority = BASE64_STANDARD.encode(authority);

@@ -1,5 +1,6 @@
-//! Loads the objects of files into the cluster of a server. Existing objects, which have a UID, are
-//! restored as from a backup, with status, UID and times. Other objects are created as by a client.
+//! Loads the objects of files into the cluster of a server. Objects with a UID existed before: they
+//! are restored as from a backup, with status, UID and times. Other objects are created, as if by a
+//! client.
 
 use std::sync::Arc;
 
@@ -13,27 +14,27 @@ use serde_json::json;
 
 use crate::input::{InputObject, described, missing_namespaces};
 
-/// The rank of existing objects, which have a UID, in the order of loading.
+/// The rank, in the loading order, of objects that have a UID because they existed before.
 const EXISTING: u8 = 3;
 
 /// An object that the API server refuses to load.
 #[derive(Debug, thiserror::Error)]
 #[error("{object}: {problem}")]
 pub struct Refused {
-    /// The number of the object; `None` for a namespace that was added.
+    /// The object's index in the input; `None` if the server added the object itself.
     pub number: Option<usize>,
-    /// The object: `Pod shop/web-1`, `Node n1`.
+    /// The object in words: `Pod shop/web-1`, `Node n1`.
     pub object: String,
-    /// The error of the API server.
+    /// The API server's error.
     pub problem: ApiError,
 }
 
-/// Loads objects, each after those that its admission needs; namespaces that are referenced but
-/// missing are created. If `accounts` is set, every namespace gets its account before pods are
-/// loaded.
+/// Loads objects, each after the objects that its admission needs. Namespaces that are referenced
+/// but missing are created. If `accounts` is set, every namespace gets its service account
+/// `default` before any pod is loaded.
 ///
 /// # Errors
-/// Returns the first object that the API server refuses.
+/// The error for the first object that the API server refuses.
 pub(super) fn load(
     cluster: &Cluster,
     objects: Vec<InputObject>,
@@ -52,11 +53,11 @@ pub(super) fn load(
         kind if kind == Kind::NAMESPACE => 0,
         kind if Some(kind) == definition => 1,
         kind if classes.contains(&Some(kind)) || kind == Kind::SERVICE_ACCOUNT => 2,
-        // New ones last, so that generated names never collide with those of a dump.
+        // New objects come last, so that generated names never collide with those of a dump.
         _ if !object.metadata().uid.is_empty() => EXISTING,
         _ => 4,
     };
-    // The sort is stable: the order is otherwise that of the files.
+    // The sort is stable: objects of equal rank keep the order of the files.
     objects.sort_by_key(|(_, object)| rank(object));
     let mut lacks_accounts = accounts;
     let mut admitted = Admitted::with_hasher(FIXED_STATE);
@@ -80,20 +81,20 @@ pub(super) fn load(
             problem,
         })?;
     }
-    // Their objects exist now.
+    // Only now, because the objects of the terminating definitions are loaded.
     cluster.end_definitions(now);
     Ok(())
 }
 
-/// Specs as they came, by memory address and, if admission depends on it, namespace, and the pods
-/// that admission made of them: many pods share a spec.
+/// Pods after admission, because many pods share a spec. The key is the address of the spec as
+/// it was sent and, if admission depends on it, the namespace. The value has the sent spec, too.
 type Admitted = HashMap<(*const PodSpec, Str), (Arc<PodSpec>, Pod), RandomState>;
 
-/// How many of them are kept.
+/// The maximum number of entries in [`Admitted`].
 const ADMITTED_MAX: usize = 1_000;
 
-/// Applies admission to new pods. New nodes do not get the taint of unready nodes: nodes of files
-/// are ready, and no controller here would remove it.
+/// Applies admission to new pods. New nodes do not get the taint of unready nodes: the nodes of
+/// files are ready, and no controller here would remove the taint.
 ///
 /// # Errors
 /// 403 if admission refuses a pod.
@@ -125,12 +126,12 @@ fn admit(
     Ok(())
 }
 
-/// Gives every namespace the account `default`, which its new pods use, because the controller that
-/// normally creates it does not run yet.
+/// Creates the service account `default` in every namespace, because new pods use it and the
+/// controller that normally creates it does not run yet.
 ///
 /// # Errors
-/// An account is refused, except if the namespace has it already, is terminating or is at its
-/// quota.
+/// The server refuses an account for a reason other than that the account exists, the namespace is
+/// terminating or a quota is exhausted.
 fn add_accounts(cluster: &Cluster, now: Now) -> Result<(), ApiError> {
     let accounts = cluster.api(Kind::SERVICE_ACCOUNT);
     for namespace in cluster.list::<Namespace>(None).0 {

@@ -1,5 +1,5 @@
 //! The memory limit of the process: samples its memory ten times a second for the API server, which
-//! refuses expensive requests before the system kills the process.
+//! refuses expensive requests before the system would kill the process.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,14 +11,14 @@ use crate::settings::memory::memory_of_machine;
 
 /// The sampling interval. At a gigabyte a second the process grows by 100 MB in this time.
 const EVERY: Duration = Duration::from_millis(100);
-/// The share of the available memory that the server uses, in percent.
+/// The share of the machine's memory that the process may use, in percent.
 const SHARE: u64 = 90;
-/// The share of the address space (`ulimit -v`), much of which threads and the allocator reserve
-/// without using memory: objects of a megabyte filled 30 % of 1 GB, 55 % of 1.5 GB and more than 50
-/// % of 3 GB.
+/// The share of the address space (`ulimit -v`) that the process may use, in percent. Threads and
+/// the allocator reserve much of it without using memory: objects of a megabyte filled 30 % of
+/// 1 GB, 55 % of 1.5 GB and more than 50 % of 3 GB.
 const SHARE_OF_ADDRESSES: u64 = 25;
 
-/// Returns how much memory the process may use, in bytes; `None` if the system does not report it.
+/// Returns how many bytes of memory the process may use; `None` if the system reports no limit.
 fn limit() -> Option<u64> {
     let share = |bytes: u64, percent: u64| bytes / 100 * percent;
     let addresses = getrlimit(Resource::RLIMIT_AS).ok().map(|(soft, _)| soft);
@@ -27,8 +27,8 @@ fn limit() -> Option<u64> {
     of_addresses.into_iter().chain(of_machine).min()
 }
 
-/// Samples the memory of the process until this is dropped, and reports it to the server. Does
-/// nothing if the system does not report the usage of processes, as Linux does.
+/// Samples the process's memory until this future is dropped, and reports it to the server. Returns
+/// immediately if the system does not report the memory of a process, as only Linux does.
 pub(crate) async fn observe(memory: Arc<Memory>, limit: Option<u64>) {
     if let Some(limit) = limit.or_else(self::limit) {
         while let Some(used) = used() {
@@ -38,7 +38,7 @@ pub(crate) async fn observe(memory: Arc<Memory>, limit: Option<u64>) {
     }
 }
 
-/// Returns the resident bytes of the process.
+/// Returns the resident memory of the process, in bytes; `None` if it can't be read.
 fn used() -> Option<u64> {
     let text = std::fs::read_to_string("/proc/self/status").ok()?;
     let line = text.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;

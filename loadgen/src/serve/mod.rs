@@ -1,5 +1,5 @@
-//! `loadgen serve`: a simulated cluster that runs until it is stopped, with its API server for any
-//! client.
+//! `loadgen serve`: a simulated cluster with an API server for any client. It runs until it is
+//! stopped.
 
 mod access;
 pub(crate) mod background;
@@ -56,41 +56,41 @@ pub use token_keys::read_token_key;
 /// The initial namespaces of every cluster.
 const NAMESPACES: [&str; 4] = ["default", "kube-node-lease", "kube-public", "kube-system"];
 
-/// Options of a served cluster.
+/// The options of a served cluster.
 #[derive(Debug)]
 pub struct ServeOptions {
-    /// Controllers, latencies, seed, engine. On the virtual engine time passes only when a client
-    /// advances it, and every write is followed by everything that is due immediately.
+    /// Controllers, latencies, seed, engine. On the virtual engine, time passes only when a client
+    /// advances it, and everything that is due immediately happens right after each write.
     pub sim: SimOptions,
-    /// Simulated nodes to create at startup, in addition to those of `objects`.
+    /// The number of simulated nodes to create at startup, in addition to those in `objects`.
     pub nodes: u64,
-    /// The most pods of each node.
+    /// The maximum number of pods on each simulated node.
     pub pods_per_node: u32,
-    /// The number of their zones, by the label `topology.kubernetes.io/zone`: `zone-1` and so on,
-    /// round-robin; 0 for none.
+    /// The number of zones that the simulated nodes are spread over, round-robin, by the label
+    /// `topology.kubernetes.io/zone`: `zone-1` and so on. 0 sets no label.
     pub zones: u64,
-    /// How long the cluster waits for silent nodes. A number set in `sim.services` takes precedence
+    /// How long the cluster waits for silent nodes. A number in `sim.services` takes precedence
     /// over the time here.
     pub node_times: NodeTimes,
-    /// Behaviour of the nodes towards clients.
+    /// How the nodes behave towards clients.
     pub rules: ClientRules,
-    /// The objects to load first.
+    /// The objects to load at startup.
     pub objects: Vec<InputObject>,
-    /// The log of every container.
+    /// The content of the log of every container.
     pub log_line: String,
-    /// Whether the API server can reach the kubelets, which it asks for logs.
+    /// Whether the API server can reach the kubelets, from which it gets logs.
     pub reaches_kubelets: bool,
     /// Whether to create the initial objects of a new cluster: priority classes, roles, priority
-    /// levels and flow schemas. Off by default for servers that a test embeds.
+    /// levels and flow schemas. Off by default, for servers that tests embed.
     pub bootstraps: bool,
-    /// The key that signs service account tokens; by default a new one. A token is valid in every
-    /// cluster with the same key in which its account has the same UID.
+    /// The key that signs service account tokens; `None` creates one. A token is valid in every
+    /// cluster that has the same key and in which the token's account has the same UID.
     pub token_key: Option<TokenKey>,
 }
 
 impl Default for ServeOptions {
-    /// Returns three nodes, all controllers except those that
-    /// [populate](podstorm::row::ControllerRow::populates) namespaces, and pods that are ready
+    /// Returns options with three nodes, all controllers except those that
+    /// [populate](podstorm::row::ControllerRow::populates) namespaces, and pods that become ready
     /// immediately.
     fn default() -> ServeOptions {
         let mut sim = SimOptions::new(EngineKind::Threads, 1);
@@ -122,7 +122,7 @@ pub struct Served {
     simulated: Simulated,
 }
 
-/// The options of the simulation, kept to restart it.
+/// The options of the simulation, kept for restarts.
 #[derive(Clone, Debug)]
 struct Simulated {
     sim: SimOptions,
@@ -140,8 +140,8 @@ impl Served {
         Served::start_with(options, |api| api)
     }
 
-    /// Like [`start`](Served::start); `set_up` configures the API server: credentials, limits, a
-    /// log.
+    /// Like [`start`](Served::start), but `set_up` configures the API server first: credentials,
+    /// limits, a log.
     ///
     /// # Errors
     /// The same as [`start`](Served::start).
@@ -164,7 +164,7 @@ impl Served {
         );
         let harness = harness.starting_at(wall_start_ns);
         let (cluster, now) = (harness.cluster(), harness.now());
-        // First, so that the initial namespaces are those that were loaded.
+        // Load the files first, so that the initial namespaces are those of the files.
         let makes_accounts =
             identity::is_sent(&simulated.sim.services, "create", Kind::SERVICE_ACCOUNT)
                 && cluster.has_plugin(Plugin::ServiceAccount);
@@ -197,15 +197,15 @@ impl Served {
         }))
     }
 
-    /// Starts the controllers and the API server of a cluster with all its objects.
+    /// Starts the controllers and the API server of a cluster that has all its initial objects.
     fn over(
         harness: Harness,
         simulated: Simulated,
         set_up: impl FnOnce(Builder) -> Builder,
     ) -> Served {
-        // Loaded objects may lack the owners of their workloads; no others exist from here on.
+        // The owners of loaded objects may be missing; objects created later have theirs.
         harness.cluster().set_holds_all_owners();
-        // Only now: a controller that saw a ReplicaSet before its pods would create others.
+        // Start only now: a controller that saw a ReplicaSet before its pods would create others.
         let harness = Arc::new(harness.started());
         harness.advance(0);
         let (clock, controllers) = (Arc::clone(&harness), Arc::clone(&harness));
@@ -224,19 +224,18 @@ impl Served {
         }
     }
 
-    /// Returns the time of the cluster.
+    /// Returns the cluster's time.
     pub fn now(&self) -> Now {
         self.harness.now()
     }
 
-    /// Advances the time of a cluster on the virtual engine and returns the new time, once
-    /// everything that is due until then has happened. `None` on the threads engine, whose time
-    /// passes by itself. Advancing by zero executes what is due after writes to
-    /// [`cluster`](Served::cluster).
+    /// Advances the time of a cluster on the virtual engine. Returns the new time once everything
+    /// that is due until then has happened; `None` on the threads engine, whose time passes by
+    /// itself. Advancing by zero runs what is due after writes to [`cluster`](Served::cluster).
     pub fn advance(&self, by: Duration) -> Option<Now> {
         let by_ns = i64::try_from(by.as_nanos()).unwrap_or(i64::MAX);
         let now = self.harness.advance(by_ns);
-        // Deliver what faults have delayed until now.
+        // Deliver the events that faults have delayed until now.
         self.api.time_has_moved();
         now
     }
@@ -246,9 +245,9 @@ impl Served {
         self.harness.cluster()
     }
 
-    /// Returns the requests of the ReplicaSet and ReplicationController controllers so far,
-    /// including their event writers, by `verb resource code`: `create pods 201`. They are
-    /// in-process requests, which the API server neither counts nor logs.
+    /// Returns the requests that the ReplicaSet and ReplicationController controllers and their
+    /// event writers have sent, by `verb resource code`: `create pods 201`. The API server neither
+    /// counts nor logs these requests, because they are sent in-process.
     ///
     /// # Panics
     /// A part of the simulated cluster has panicked.
@@ -261,8 +260,8 @@ impl Served {
         &self.api
     }
 
-    /// Serves the listener until `stop` completes, with TLS if given. The cluster gets a Service
-    /// `kubernetes` for its API server when this is called.
+    /// Serves clients of `listener` until `stop` completes, over TLS if `tls` is given. Creates the
+    /// Service `kubernetes` for the API server in the cluster.
     ///
     /// # Errors
     /// The listener fails, or the cluster refuses the Service.
@@ -296,13 +295,13 @@ fn add_namespace(cluster: &Cluster, name: &str, now: Now) -> Result<()> {
     let namespace = json!({"metadata": {"name": name, "labels": labels}});
     let namespace = Namespace::from_json(namespace).expect("the initial namespaces are valid");
     match cluster.create(namespace, now) {
-        // It was loaded.
+        // A file has already brought the namespace.
         Err(error) if error.code == 409 => Ok(()),
         other => other.map(drop).with_context(|| format!("Namespace {name}")),
     }
 }
 
-/// Adds the default storage class and its driver, unless files bring objects with these names.
+/// Adds the default storage class and its driver, unless files contain objects with these names.
 fn add_storage(cluster: &Cluster, now: Now) -> Result<()> {
     for object in [default_class(), driver()] {
         let described = format!("{} {}", object.kind().name(), object.metadata.name);

@@ -11,11 +11,11 @@ use podstorm_objects::Now;
 use serde_json::{Value, json};
 
 const NAME: &str = "kubernetes";
-/// The first Service address.
+/// The first address of the Service range.
 const CLUSTER_IP: &str = "10.96.0.1";
 
-/// Creates the Service of a server that listens at an address, unless it exists; sets its Endpoints
-/// and EndpointSlice to this server, whatever they were.
+/// Creates the Service for a server that listens at `address`, unless the Service exists. Sets its
+/// Endpoints and EndpointSlice to this server, replacing existing ones.
 ///
 /// # Errors
 /// The API server refuses an object.
@@ -31,7 +31,7 @@ pub(super) fn make(cluster: &Cluster, address: SocketAddr, now: Now) -> Result<(
             "ports": [{"name": "https", "protocol": "TCP", "port": 443, "targetPort": port}]}});
     put(cluster, "Service", service, false, now)?;
     let ip = address.ip().to_canonical();
-    // Such an address is unreachable from other machines, and not valid for an endpoint.
+    // Other machines can't reach such an address, and it is not valid in an endpoint.
     if ip.is_loopback() || ip.is_unspecified() {
         return Ok(());
     }
@@ -48,13 +48,13 @@ pub(super) fn make(cluster: &Cluster, address: SocketAddr, now: Now) -> Result<(
     put(cluster, "EndpointSlice", slice, true, now)
 }
 
-/// Creates an object; replaces or keeps an existing one.
+/// Creates an object. If it exists, replaces it if `replaces` is set and keeps it otherwise.
 fn put(cluster: &Cluster, kind: &str, json: Value, replaces: bool, now: Now) -> Result<()> {
     let api = cluster.api(kind_named(kind).context("the kind is served")?);
     let object = api.read(json)??;
     match api.create(object.clone(), now) {
         Err(error) if error.code == 409 && replaces => api.update(object, now).map(drop),
-        // It exists, or a loaded object such as a quota forbids it.
+        // The object exists, or a loaded object such as a quota forbids it.
         Err(error) if [403, 409].contains(&error.code) => Ok(()),
         created => created.map(drop),
     }

@@ -82,7 +82,7 @@ impl Log for RequestLog {
         if lines.waiting.len() > WAITING_MAX {
             lines.waiting.truncate(before);
             lines.missing += 1;
-            // Ordering: nothing else depends on the count.
+            // Relaxed: nothing else depends on the count.
             self.0.dropped.fetch_add(1, Ordering::Relaxed);
         }
         drop(lines);
@@ -90,7 +90,7 @@ impl Log for RequestLog {
     }
 
     fn dropped(&self) -> u64 {
-        // Ordering: see the increment.
+        // Relaxed: see the increment.
         self.0.dropped.load(Ordering::Relaxed)
     }
 }
@@ -146,7 +146,7 @@ impl Shared {
                 );
             }
             for piece in taken.as_bytes().chunks(PIECE) {
-                // The reader may have closed its end.
+                // Ignore the error: the reader may have closed its end.
                 let _gone = out.write_all(piece);
                 self.lines().written += 1;
                 self.changed.notify_all();

@@ -1,4 +1,5 @@
-//! `--token-auth-file`: each line has a token, its user, the user's UID and, in quotes, its groups.
+//! `--token-auth-file`: each line contains a token, its user, the user's UID and, in quotes, the
+//! user's groups.
 //!
 //! Source: `authentication/token/tokenfile` of Kubernetes' apiserver, which skips lines that are
 //! errors here.
@@ -10,10 +11,11 @@ use std::path::Path;
 use anyhow::{Context, Result, bail};
 use podstorm_http::User;
 
-/// Reads the tokens of a file, with their users.
+/// Reads the tokens in a file, with their users.
 ///
 /// # Errors
-/// The file can't be read, contains no token, or has an invalid line, whose number is in the error.
+/// The file can't be read, contains no token, or has an invalid line; the error contains the line's
+/// number.
 pub fn read_tokens(path: &Path) -> Result<Vec<(String, User)>> {
     let shown = path.display();
     let bytes = fs::read(path).with_context(|| format!("--token-auth-file {shown}"))?;
@@ -47,7 +49,7 @@ fn parse(bytes: &[u8]) -> Result<Vec<(String, User)>> {
         if token.is_empty() || name.is_empty() {
             bail!("line {line}: token and user can't be empty");
         }
-        // A token with other characters can't be sent in a header.
+        // Any other character could not be sent in a header.
         if token.contains(|c: char| !c.is_ascii_graphic()) {
             bail!("line {line}: a token consists of visible ASCII characters");
         }

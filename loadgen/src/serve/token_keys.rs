@@ -7,12 +7,12 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result};
 use podstorm_http::{PublicKey, TokenKey};
 
-/// Reads the key that signs tokens from a file, or creates one, and adds the keys of other files
-/// whose tokens are accepted. `None` if no file is given.
+/// Reads the key that signs tokens from a file, or creates one, and adds the keys of further files,
+/// whose tokens are also accepted. Returns `None` if no file is given.
 ///
 /// # Errors
-/// A file can't be read or contains no usable key (the error has its flag), or there are no random
-/// numbers for a new key.
+/// A file can't be read or contains no usable key (the error names the flag), or the system has no
+/// random numbers for a new key.
 pub fn read_token_key(
     signing: Option<&PathBuf>,
     verifying: &[PathBuf],

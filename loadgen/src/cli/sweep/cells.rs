@@ -1,5 +1,6 @@
-//! Builds the cells of a sweep from its flags. Each cell parses a command line as `loadgen run`
-//! would, so every flag can vary and errors are the same, prefixed with the cell or value.
+//! Builds the cells of a sweep from its flags. Each cell is parsed like a command line of
+//! `loadgen run`, so every flag can vary. The errors are the same, prefixed with the cell or the
+//! value.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -21,7 +22,7 @@ use crate::settings::resolve::{Machine, SettingsRequest, resolve};
 use crate::sweep::{Grid, RunPlan};
 use crate::values::EngineName;
 
-/// Returns the names of the given flags that shape a run.
+/// Returns the names of the flags for the settings of a run that were given.
 fn given(asked: &SettingsRequest) -> Vec<String> {
     let settings = asked.settings.members().into_iter();
     let settings = settings.filter(|(_, value)| !value.is_null());
@@ -61,7 +62,8 @@ fn read(values: &[(&str, &str)]) -> Result<SettingsRequest, String> {
     })
 }
 
-/// Returns the grid. Its names are flags that shape a run and aren't given separately.
+/// Returns the grid. Its dimensions must be flags for the settings of a run, and must not be given
+/// separately.
 pub(super) fn grid(flags: &SweepFlags) -> Result<Grid> {
     if flags.vary.is_empty() {
         bail!(
@@ -107,14 +109,14 @@ pub(super) fn grid(flags: &SweepFlags) -> Result<Grid> {
     Ok(grid)
 }
 
-/// Returns the settings of each cell: the flags of the sweep and the cell's values.
+/// Returns the settings of each cell: the flags of the sweep, overridden by the cell's values.
 pub(super) fn shapes(flags: &SweepFlags, grid: &Grid) -> Result<Vec<SettingsRequest>> {
     let mut base = flags.shape.clone();
     if !grid.dimensions.iter().any(|one| one.name == "engine") {
         let engine = EngineName(EngineKind::Virtual);
         base.settings.engine.get_or_insert(engine);
     }
-    // Check each value separately first: the error then belongs to the value, not to some cell.
+    // Check each value separately first, so that the error is about the value and not about a cell.
     for dimension in &grid.dimensions {
         for value in &dimension.values {
             if let Err(problem) = read(&[(&dimension.name, value)]) {
@@ -139,7 +141,7 @@ pub(super) fn shapes(flags: &SweepFlags, grid: &Grid) -> Result<Vec<SettingsRequ
     (0..grid.cells()).map(cell).collect()
 }
 
-/// Refuses contradicting flags before reading any file.
+/// Refuses contradicting flags, and equal cells, before any file is read.
 pub(super) fn check_settings(
     grid: &Grid,
     shapes: &[SettingsRequest],
@@ -169,7 +171,7 @@ pub(super) fn check_settings(
     Ok(())
 }
 
-/// Returns the first flag that selects a metric of the machine.
+/// Returns the first flag that selects a metric of the machine; `None` if there is none.
 fn of_host(flags: &SweepFlags) -> Option<String> {
     let shown = flags.metrics.iter().filter(|name| name.is_of_host());
     let shown = shown.map(|name| format!("--figure {name}"));
@@ -182,7 +184,8 @@ fn of_host(flags: &SweepFlags) -> Option<String> {
         .next()
 }
 
-/// Returns the runs, by cell and seed. Each file is read once, even if several cells use it.
+/// Returns the plans of all runs, ordered by cell and then by seed. Each file is read only once,
+/// even if several cells use it.
 pub(super) fn plans(
     grid: &Grid,
     shapes: &[SettingsRequest],
@@ -223,7 +226,7 @@ pub(super) fn plans(
     Ok(plans)
 }
 
-/// Returns the settings that all cells share.
+/// Returns the settings that are the same in all cells.
 pub(super) fn base_text(shape: &SettingsRequest, plans: &[RunPlan]) -> Vec<(String, String)> {
     let all = |plan: &RunPlan| effective::settings(&plan.settings, &shape.files);
     let Some(first) = plans.first() else {

@@ -24,7 +24,7 @@ use crate::sweep::{self, Grid, Sweep};
 use crate::text::json;
 use crate::units::{counted, parse_size};
 
-/// The default metrics of the table.
+/// The metrics that the table shows by default.
 const METRICS_SHOWN: [&str; 5] = [
     "convergence p99",
     "pod_ready p99",
@@ -33,7 +33,7 @@ const METRICS_SHOWN: [&str; 5] = [
     "excess",
 ];
 
-/// The default metrics if every cell has workloads that finish.
+/// The metrics that the table shows by default if every cell has workloads that finish.
 const OF_FINISHING: [&str; 5] = [
     "finish_seconds p99",
     "elapsed",
@@ -42,7 +42,7 @@ const OF_FINISHING: [&str; 5] = [
     "finished.pods_wasted",
 ];
 
-/// The maximum number of runs of a sweep, including all seeds.
+/// The maximum number of runs in a sweep, counting every seed.
 const RUNS_MAX: usize = 100_000;
 
 /// Flags of `loadgen sweep`.
@@ -123,7 +123,7 @@ pub(super) struct SweepFlags {
 /// Runs the sweep and returns the exit code.
 ///
 /// # Errors
-/// The usage, an input or an output path is wrong; nothing has run.
+/// The usage, an input or an output path is invalid; nothing has run.
 pub(super) fn run(flags: &SweepFlags) -> Result<u8> {
     let grid = cells::grid(flags)?;
     let seeds = seeds(flags, &grid)?;
@@ -146,8 +146,8 @@ pub(super) fn run(flags: &SweepFlags) -> Result<u8> {
     };
     let metrics = metrics(flags, plans.iter().all(ends));
 
-    // Thresholds of a single scenario apply to every cell; with several scenarios they apply to
-    // none.
+    // If all cells have the same scenario, its thresholds apply to every cell; otherwise, no
+    // scenario's thresholds apply.
     let mut scenarios = plans.iter().map(|plan| &plan.settings.scenario);
     let mut thresholds = match scenarios.next() {
         Some(first) if scenarios.all(|other| other == first) => first.bounds(),
@@ -208,7 +208,7 @@ pub(super) fn run(flags: &SweepFlags) -> Result<u8> {
         ("--report", &page),
     ]);
     problem?;
-    // Ordering: the flag guards no other data.
+    // Relaxed: the flag guards no other data.
     Ok(exit_code(&sweep, cancel.load(Ordering::Relaxed)))
 }
 
@@ -252,7 +252,7 @@ fn seeds(flags: &SweepFlags, grid: &Grid) -> Result<Vec<u64>> {
                    use only one of them"
             );
         }
-        // Each cell sets its own seed; this is a placeholder.
+        // A placeholder: each cell sets its own seed.
         return Ok(vec![flags.shape.settings.seed.unwrap_or(1)]);
     }
     let runs = usize::try_from(count)

@@ -19,13 +19,13 @@ const OBJECTS: &str = include_str!("objects.json");
 /// The API group of roles.
 const GROUP: &str = "rbac.authorization.k8s.io";
 
-/// The prefix of the names of controllers' roles.
+/// The name prefix of the controllers' roles.
 const CONTROLLER: &str = "system:controller:";
 
 /// The prefix of the labels by which a role's rules are aggregated into another role.
 const AGGREGATE: &str = "rbac.authorization.k8s.io/aggregate-to-";
 
-/// Creates the objects.
+/// Creates the initial objects.
 ///
 /// # Errors
 /// The API server refuses an object.
@@ -36,7 +36,7 @@ pub(super) fn create(cluster: &Cluster, now: Now) -> Result<()> {
     Ok(())
 }
 
-/// Returns all objects, each after those that it refers to.
+/// Returns all initial objects, each after the objects that it refers to.
 fn objects(now: Now) -> Result<Vec<Value>> {
     let mut objects: Vec<Value> = serde_json::from_str(OBJECTS).context("objects.json")?;
     for object in &mut objects {
@@ -92,7 +92,7 @@ fn metadata(name: &str) -> Value {
 /// Parses a table of roles. The comment at the top of `roles.txt` describes the format.
 ///
 /// # Errors
-/// A line is invalid; the error has its number.
+/// A line is invalid; the error contains its number.
 fn roles(table: &str) -> Result<Vec<Value>> {
     let mut roles: Vec<Value> = Vec::new();
     for (at, line) in lines(table) {
@@ -158,7 +158,7 @@ fn rule(line: &str) -> Result<Value> {
 /// Parses a table of bindings, and adds a binding for each controller's role in `roles`.
 ///
 /// # Errors
-/// A line is invalid; the error has its number.
+/// A line is invalid; the error contains its number.
 fn bindings(table: &str, roles: &str) -> Result<Vec<Value>> {
     let mut bindings = Vec::new();
     for (at, line) in lines(table) {

@@ -1,11 +1,11 @@
-//! The page at `/` of a served cluster: a self-contained text in the style of the other pages that
-//! draws the data of the server's `/podstorm/live`.
+//! The page at `/` of a served cluster: a self-contained HTML document, in the style of the other
+//! pages, that draws the data of the server's `/podstorm/live`.
 
 use minijinja::{Value, context};
 
 use crate::report::page;
 
-/// Returns the page; for a run with its scenario.
+/// Returns the HTML page. `scenario` is the scenario of a run; `None` for `loadgen serve`.
 pub(super) fn html(scenario: Option<&str>) -> String {
     let values = context! {
         style => page::style(),
