@@ -449,7 +449,7 @@ fn unwritable_outputs_are_refused_before_any_measurement() {
     let folder = place.path("folder");
     fs::create_dir(&folder).unwrap();
     for (json, words) in [
-        (folder, "is a directory; name a file"),
+        (folder, "is a directory; expected a file"),
         (place.path("no/such/folder"), "there is no directory"),
         (place.path("budgets.toml"), "this is the budgets file"),
         (
