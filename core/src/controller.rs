@@ -44,7 +44,7 @@ pub struct Setup {
 }
 
 impl Default for Setup {
-    /// Returns upstream's settings.
+    /// Returns the settings that upstream has by default.
     fn default() -> Setup {
         Setup {
             policy: Behaviour::Upstream.policy(),

@@ -16,7 +16,7 @@ pub trait SignTokens: Debug + Send + Sync {
     fn sign(&self, of: &TokenOf<'_>) -> Option<String>;
 }
 
-/// The claims of a token: its Secret and its service account.
+/// The Secret and the service account for which a token is signed.
 #[derive(Clone, Copy, Debug)]
 pub struct TokenOf<'a> {
     /// The service account, with its namespace and UID.

@@ -12,7 +12,7 @@ use super::{Controller, ControllerOptions};
 use crate::controller::{ControllerType, Setup};
 use crate::replicaset::TERMINATING_REPLICAS;
 
-/// The Deployment controller.
+/// The Deployment controller, as a [`ControllerType`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Deployments;
 

@@ -65,7 +65,7 @@ pub enum SyncStep {
 }
 
 impl SyncStep {
-    /// Returns one or two words for statistics.
+    /// Returns the name of the step in one or two words, for statistics.
     pub fn label(self) -> &'static str {
         match self {
             SyncStep::Selector => "selector",
@@ -111,7 +111,7 @@ pub(super) struct DeploymentSync<'a> {
     /// The Deployment. Later steps of the sync read it, and writes send it, with the version that
     /// was read.
     pub(super) deployment: Arc<Deployment>,
-    /// The claimed ReplicaSets.
+    /// The ReplicaSets that this sync has claimed.
     pub(super) claimed: Sets,
     /// One more than the highest revision of the old ReplicaSets.
     pub(super) new_revision: i64,
@@ -173,7 +173,8 @@ impl DeploymentSync<'_> {
         }
     }
 
-    /// Handles an empty selector, which would match everything, with an Event and no other change.
+    /// Handles an empty selector, which would match everything: records an Event and the observed
+    /// generation.
     async fn refuse_to_select_all(&mut self) {
         let message =
             "This deployment is selecting all pods. A non-empty selector is required.".to_owned();

@@ -66,8 +66,8 @@ pub(super) struct Decision<'a> {
     pub(super) status: Option<BudgetStatus>,
     /// The evicted pods whose deletion should have begun by now.
     pub(super) not_deleted: Vec<&'a Pod>,
-    /// The time in ns from the write of the status to the next sync of the budget: until the
-    /// deletion of another evicted pod must have begun. `None` if there is none.
+    /// The time in ns from the write of the status to the next sync of the budget, which is due
+    /// when the deletion of another evicted pod must have begun. `None` if no deletion is awaited.
     pub(super) recheck_after_ns: Option<i64>,
 }
 

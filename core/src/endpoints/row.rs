@@ -17,11 +17,11 @@ pub(super) const RETRIES_MAX: u32 = 15;
 /// `--concurrent-endpoint-syncs` and `--mirroring-concurrent-service-endpoint-syncs`.
 pub(super) const WORKERS: usize = 5;
 
-/// The controller that writes EndpointSlices.
+/// The controller that writes EndpointSlices, as a [`ControllerType`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EndpointSlices;
 
-/// The controller that writes Endpoints.
+/// The controller that writes Endpoints, as a [`ControllerType`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EndpointsOfServices;
 

@@ -63,7 +63,7 @@ pub(super) async fn run(shared: Arc<Shared>, key: KeyId, calls: Calls) -> Result
 }
 
 /// Handles a Service that does not exist. Deletes its Endpoints by name. The garbage collector
-/// deletes its slices, which it owns.
+/// deletes its slices, because the Service owned them.
 async fn gone(shared: &Shared, key: KeyId, calls: &Calls) -> Result<End, SyncFailure> {
     let name = shared.services.name(key);
     match &shared.output {

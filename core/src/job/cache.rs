@@ -34,7 +34,7 @@ pub(crate) struct CachedJob {
     pub(super) spec: Arc<JobSpec>,
     pub(super) status: JobStatus,
     pub(super) selector: JobSelector,
-    /// A nonzero hash of the selector, which tells it from earlier selectors of the Job.
+    /// A nonzero hash of the selector, which distinguishes it from earlier selectors of the Job.
     pub(super) selector_mark: u32,
     /// The controller reference that the Job's pods carry.
     pub(super) controller_ref: Arc<OwnerReference>,

@@ -59,7 +59,7 @@ pub struct Decisions {
     pub step: PlannedChange,
     /// The failed pods, in the order of the input.
     pub failures: Vec<FailedPod>,
-    /// The replacements of failed pods that must wait, earliest first.
+    /// The replacements of failed pods that have a back-off delay, earliest first.
     pub retries: Vec<Retry>,
 }
 
@@ -116,7 +116,7 @@ pub enum PlannedChange {
 /// A failed pod and what the sync knows about its failure.
 #[derive(Clone, Debug)]
 pub struct FailedPod {
-    /// The pod.
+    /// The failed pod.
     pub pod: Arc<Pod>,
     /// The pod's completion index; -1 if unknown.
     pub index: i64,
@@ -130,7 +130,7 @@ pub struct FailedPod {
     pub is_counted: bool,
 }
 
-/// A replacement of failed pods that waits for a back-off delay.
+/// A replacement of failed pods after a back-off delay.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Retry {
     /// The completion index; `None` if the whole Job waits.

@@ -82,8 +82,8 @@ impl Shared {
         }
     }
 
-    /// Adds the orphans of the cached Job if an event of the same name has another UID, which means
-    /// that the cached Job was deleted. Upstream does not compare UIDs.
+    /// Queues the pods of the cached Job as orphans if an event of the same name has another UID,
+    /// which means that the cached Job was deleted. Upstream does not compare UIDs.
     fn recreated_unseen(&self, old: &CachedJob, is: &ObjectMeta, now: Now) {
         let was = &old.object.metadata;
         if self.options.retry_orphans && was.uid != is.uid {

@@ -32,7 +32,8 @@ pub(super) struct Metrics {
     pub(super) policy_met: Labelled<Counter, 1>,
     /// The number of new Jobs that another controller manages, by the name of that controller.
     foreign: Labelled<Counter, 1>,
-    /// The number of times that an ended pod was found with, or lost, the tracking finalizer.
+    /// The number of times that a pod became, or ceased to be, an ended pod with the tracking
+    /// finalizer.
     waiting: Labelled<Counter, 1>,
     /// The number of syncs that waited for the caches, by the kind that lagged.
     stale: Labelled<Counter, 2>,

@@ -103,7 +103,8 @@ impl JobSync<'_> {
         created.add([reason, "failed"], failed as u64);
     }
 
-    /// Returns the pods to create: one for each index or, without indexes, one that stands for all.
+    /// Returns the pods to create: one for each index or, without indexes, one that is used for
+    /// all.
     fn new_pods(&self, count: usize, indexes: &[i64]) -> Result<Vec<Arc<Pod>>, String> {
         if count == 0 {
             return Ok(Vec::new());

@@ -12,7 +12,7 @@ use podstorm_runtime::workqueue::{QueueRow, RetryDelay};
 use super::{Controller, ControllerOptions, SECOND_NS};
 use crate::controller::{ControllerType, Setup};
 
-/// The Job controller.
+/// The Job controller, as a [`ControllerType`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Jobs;
 

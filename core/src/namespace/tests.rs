@@ -65,7 +65,7 @@ struct World {
     driver: Driver<<Controller as Workload>::Sync>,
     live: Option<Namespace>,
     discovery: Result<Discovery, ApiError>,
-    /// The objects that remain after they were deleted.
+    /// The objects that deletions do not remove.
     content: BTreeMap<Kind, Vec<AnyObject>>,
     requests: Vec<String>,
     outcomes: Vec<&'static str>,

@@ -8,7 +8,8 @@ use podstorm_objects::{ConditionStatus, ConditionType, Now, Pod};
 use podstorm_runtime::client::{Answer, EventType, Request};
 use podstorm_runtime::driver::Calls;
 
-/// Marks those of these pods that are not marked yet. Returns whether all are marked or deleted.
+/// Marks these pods as not ready, except for those that already are. Returns whether all are marked
+/// or deleted.
 pub(super) async fn mark(calls: &Calls, pods: &[Arc<Pod>]) -> bool {
     let now = calls.now();
     let marked: Vec<(&Arc<Pod>, Pod)> = pods

@@ -121,7 +121,7 @@ fn differences(node: &Node) -> (Vec<Taint>, Vec<Taint>) {
     (add, remove.collect())
 }
 
-/// Returns the deprecated labels that a node lacks; `None` if it lacks none.
+/// Returns the deprecated labels to set on a node, with their values; `None` if all are correct.
 fn older_labels(node: &Node) -> Option<Map<String, Value>> {
     let labels = &node.metadata.labels;
     let mut lacking = Map::new();

@@ -95,8 +95,8 @@ impl Limiter {
         if self.rate <= 0 || now_ns < self.token_ns {
             return false;
         }
-        // At a rate of one millionth of a token per second, a token takes 10^6 s, which is 10^15 ns
-        // to arrive.
+        // At a rate of one millionth of a token per second, a token takes 10^6 s (10^15 ns) to
+        // arrive.
         self.token_ns = now_ns.saturating_add(1_000_000_000_000_000 / self.rate);
         true
     }
@@ -170,7 +170,7 @@ impl Zone {
     }
 
     /// Returns the monotonic time in ns at which the next node may be tainted; `None` if no node
-    /// waits or the rate is zero.
+    /// waits or the rate is not positive.
     pub(super) fn next_ns(&self) -> Option<i64> {
         let is_open = !self.waiting.is_empty() && self.limiter.rate > 0;
         is_open.then_some(self.limiter.token_ns)

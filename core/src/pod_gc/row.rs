@@ -19,7 +19,7 @@ pub const TERMINATED_POD_GC_THRESHOLD: NumberFlag = NumberFlag {
     help: "Ended pods beyond this number are deleted; 0 keeps all",
 };
 
-/// The pod garbage collector.
+/// The pod garbage collector, as a [`ControllerType`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PodGc;
 

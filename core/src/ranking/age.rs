@@ -8,7 +8,8 @@ use podstorm_objects::Time;
 ///
 /// Upstream computes the logarithm of the age as a double. From `k = 49` (6.5 days) on, that
 /// logarithm rounds up to `k` just below `2^k` nanoseconds. This function therefore uses a table of
-/// the starts of the buckets: counting leading zeros would differ from ages recorded in the wild.
+/// the starts of the buckets. Counting leading zeros would give other results for ages that were
+/// recorded in the wild.
 pub const fn age_bucket(age_ns: i64) -> i32 {
     if age_ns <= 0 {
         return -1;

@@ -119,7 +119,7 @@ impl RankFields {
         self.ready_time
     }
 
-    /// Returns the creation time.
+    /// Returns the creation time of the pod; unset if it has none.
     pub fn creation_time(&self) -> Time {
         self.creation_time
     }

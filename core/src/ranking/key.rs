@@ -3,7 +3,7 @@
 //! From the highest bit: scheduled (1 bit), phase (2), ready (1), cost (32). The fine form
 //! continues with the rank (21 bits, inverted: a higher rank goes first) and seven bits of the next
 //! rule: the code of the ready time for ready pods, the container restarts (inverted, up to 127)
-//! for others. All numbers of restarts above 127 have the same key; such pairs are compared later.
+//! for others. All restart counts above 127 give the same key; such pairs are compared later.
 //!
 //! A node with more than two million related pods does not fit the fine form. A ranking with such a
 //! node uses the coarse form, without the seven bits.

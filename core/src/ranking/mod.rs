@@ -11,8 +11,8 @@
 //!    from the pods with the key at the cut.
 //!
 //! The result is admissible for any input ([`check_admissible`] defines and checks this), and equal
-//! inputs have equal results. Ranking never panics. It allocates nothing from the second call of
-//! a size on. It reads no clock: the current time is an argument.
+//! inputs have equal results. Ranking never panics. After the first call of a given size, it
+//! allocates nothing. It reads no clock: the current time is an argument.
 //!
 //! A new rule changes five modules: `fields` (the values that the rules read from a pod),
 //! `relation` (the rules for pairs), `key` (the rules that form an order, packed into one `u64`

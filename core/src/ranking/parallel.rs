@@ -11,11 +11,12 @@ use super::key::{FINE_RANK_MAX, Packing};
 use super::ranker::{Ranker, SAMPLE, bound_place, split};
 use super::relation::RankOptions;
 
-/// The minimum number of items for several cores. From here on two cores are at least 1.5 times as
-/// fast as one; see `bench/results/packages.md`.
+/// The minimum number of items for several cores. At this number, two cores are at least 1.5 times
+/// as fast as one; see `bench/results/packages.md`.
 const PARALLEL_MIN: usize = 32_768;
 
-/// The number of items in a piece. A piece is about 20 µs of work; to distribute it costs a few µs.
+/// The number of items in a piece. A piece is about 20 µs of work, and distributing it costs a few
+/// µs.
 const PIECE: usize = 8_192;
 
 /// The minimum number of candidates that a sample must have to find a bound.

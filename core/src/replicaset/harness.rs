@@ -32,7 +32,7 @@ pub(super) enum Fault {
 /// A controller with its caches and a driver for its syncs, over a [`Server`].
 pub(super) struct Harness {
     pub(super) controller: Arc<Controller>,
-    /// The informer of the owners.
+    /// The informer that fills the cache of owners.
     pub(super) owners: Arc<dyn AnyInformer>,
     pub(super) cache: Arc<PodCache>,
     pub(super) driver: Driver<ReplicaSetSync>,
@@ -48,14 +48,14 @@ pub(super) struct Server {
     pod_events: VecDeque<Delta<Pod>>,
     owner_events: VecDeque<Delta<dyn Object>>,
     version: u64,
-    /// The versions of the last writes: of pods, of owners.
+    /// The versions of the last write of a pod and of the last write of an owner.
     last: [u64; 2],
     made: u64,
     faults: BTreeMap<(&'static str, usize), Fault>,
     calls: BTreeMap<&'static str, usize>,
-    /// All requests, each as `verb name`.
+    /// All requests so far, each as `verb name`.
     pub(super) log: Vec<String>,
-    /// Whether answers wait for [`Harness::answer`].
+    /// Whether answers are held back until [`Harness::answer`] is called.
     held: bool,
 }
 
@@ -130,7 +130,7 @@ impl Harness {
         }
     }
 
-    /// Runs one whole sync.
+    /// Runs a sync from its beginning to its end.
     pub(super) fn sync(&mut self) -> Outcome {
         self.server.held = false;
         assert_eq!(self.start(), Progress::Finished);
@@ -149,7 +149,7 @@ impl Harness {
             .begin(&**controller, 0, self.key, server, self.now)
     }
 
-    /// Answers a batch and continues to the next.
+    /// Answers a batch and continues to the next batch, or to the end of the sync.
     pub(super) fn answer_and_resume(&mut self) -> Progress {
         self.answer();
         self.resume()
@@ -220,7 +220,7 @@ impl Harness {
         self.now.wall_ns += ns;
     }
 
-    /// Returns the pod that the cached owner creates, with this name.
+    /// Returns a pod with this name, otherwise as the cached owner would create it.
     pub(super) fn own_pod(&self, name: &str) -> Pod {
         let owner = self.controller.owners().get(self.key);
         let mut pod = Pod::clone(

@@ -177,7 +177,7 @@ impl Controller {
         &self.options
     }
 
-    /// Returns the cached owners.
+    /// Returns the store of the cached owners.
     pub fn owners(&self) -> &OwnerStore {
         &self.owners
     }

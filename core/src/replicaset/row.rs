@@ -26,7 +26,7 @@ const LOGARITHMIC_SCALE_DOWN: Gate = Gate {
 /// The writes of both controllers to pods.
 const PODS: Write = Write::new(Kind::POD, &["create", "delete", "patch"]);
 
-/// The ReplicaSet controller.
+/// The ReplicaSet controller, as a [`ControllerType`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReplicaSets;
 
@@ -64,7 +64,7 @@ impl ControllerType for ReplicaSets {
     }
 }
 
-/// The ReplicationController controller.
+/// The ReplicationController controller, as a [`ControllerType`].
 #[derive(Clone, Copy, Debug)]
 pub struct ReplicationControllers;
 

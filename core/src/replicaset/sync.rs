@@ -79,9 +79,9 @@ pub(super) enum SyncStage {
     PuttingStatus,
     ReadingOwnerToRetry,
     PuttingStatusAgain,
-    /// The first stage of a sync. The owner is not known yet.
+    /// Reads versions before anything else. The owner is not known yet.
     ReadingFence,
-    /// The last stage of a sync.
+    /// Reads versions after everything else.
     ReadingLastFence,
 }
 
@@ -110,7 +110,7 @@ pub struct SyncError {
 /// The step in which a sync failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SyncErrorClass {
-    /// The cache of that kind does not show the last writes yet.
+    /// The cache of this kind does not show the last writes yet.
     Consistency(Kind),
     /// A version that the caches must reach could not be read.
     Fence,
@@ -164,7 +164,7 @@ impl SyncState for ReplicaSetSync {
 }
 
 impl SyncErrorClass {
-    /// Returns one or two words for statistics.
+    /// Returns the name of the class in one or two words, for statistics.
     pub fn label(self) -> &'static str {
         match self {
             SyncErrorClass::Consistency(_) => "stale cache",

@@ -31,7 +31,7 @@ const NAME: &str = "clusterrole-aggregation-controller";
 /// A cached ClusterRole.
 type Role = Arc<DynamicObject>;
 
-/// The ClusterRole aggregation controller.
+/// The ClusterRole aggregation controller, as a [`ControllerType`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ClusterRoleAggregation;
 

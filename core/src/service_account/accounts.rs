@@ -17,7 +17,7 @@ use super::{Namespaces, is_terminating, object, one_worker};
 use crate::controller::{ControllerType, Setup};
 use crate::identity::DEFAULT_ACCOUNT;
 
-/// The service account controller.
+/// The service account controller, as a [`ControllerType`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ServiceAccounts;
 

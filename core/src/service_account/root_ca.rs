@@ -20,7 +20,7 @@ use crate::controller::{ControllerType, Setup};
 /// The name of the ConfigMap.
 pub const CONFIG_MAP: &str = "kube-root-ca.crt";
 
-/// The key in the ConfigMap under which the certificates are.
+/// The key of the certificates in the ConfigMap's data.
 const KEY: &str = "ca.crt";
 
 const DESCRIPTION: &str = "kubernetes.io/description";
@@ -29,7 +29,7 @@ const DESCRIBED: &str = "Contains a CA bundle that can be used to verify the kub
                          endpoints such as the internal service IP or kubernetes.default.svc. No other usage is \
                          guaranteed across distributions of Kubernetes clusters.";
 
-/// The root CA publisher.
+/// The root CA publisher, as a [`ControllerType`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RootCa;
 

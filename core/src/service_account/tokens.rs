@@ -38,7 +38,7 @@ const RETRIES_MAX: u32 = 10;
 /// The maximum number of attempts to remove a reference from an account when there are conflicts.
 const ATTEMPTS: u32 = 10;
 
-/// The token controller.
+/// The token controller, as a [`ControllerType`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ServiceAccountTokens;
 

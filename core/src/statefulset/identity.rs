@@ -13,8 +13,8 @@ pub const POD_INDEX_LABEL: &str = "apps.kubernetes.io/pod-index";
 /// The label that holds the name of the pod's revision.
 pub const REVISION_LABEL: &str = "controller-revision-hash";
 
-/// Splits a pod's name into the name of its StatefulSet and the ordinal. A name of another form
-/// results in an empty set name and -1, a number that is too large in the ordinal -1.
+/// Splits a pod's name into the name of its StatefulSet and the ordinal. Returns an empty name and
+/// -1 for a name of another form, and the ordinal -1 if the number is too large.
 ///
 /// Source: `getParentNameAndOrdinal` of Kubernetes' `pkg/controller/statefulset`.
 pub fn parent_and_ordinal(pod: &str) -> (&str, i64) {

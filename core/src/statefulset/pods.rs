@@ -16,7 +16,7 @@ use super::sync::StatefulSetSync;
 /// The fields that the cache stores for each pod of a StatefulSet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct PodFacts {
-    /// The number that stands for the pod's revision: see [`revision_number`].
+    /// A hash that identifies the pod's revision: see [`revision_number`].
     revision: u64,
     /// The pod's ordinal; -1 if it has none.
     ordinal: i32,
@@ -71,7 +71,7 @@ impl PodFields for PodFacts {
 #[derive(Clone, Debug)]
 pub(super) struct SetPod {
     pub(super) pod: Arc<Pod>,
-    /// The number that stands for the pod's revision: see [`revision_number`].
+    /// A hash that identifies the pod's revision: see [`revision_number`].
     pub(super) revision: u64,
     /// The pod's ordinal; -1 if it has none.
     ordinal: i32,

@@ -12,7 +12,7 @@ use super::{Controller, ControllerOptions};
 use crate::controller::{ControllerType, Setup};
 use crate::policy::Policy;
 
-/// The StatefulSet controller.
+/// The StatefulSet controller, as a [`ControllerType`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StatefulSets;
 

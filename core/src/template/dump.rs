@@ -15,7 +15,8 @@ use super::walk::Sink;
 /// dumped as RFC 3339, so that the hash is at least the same everywhere and at any time.
 pub(super) struct Dump<W>(pub(super) W);
 
-/// Only the values, each with a recognizable end: templates are equal exactly if these are equal.
+/// The values only, each with a recognizable end. Templates are equal exactly if these forms are
+/// equal.
 pub(super) struct Canonical<W>(pub(super) W);
 
 /// Checks the result of a write to a string or a hash, which can't fail.

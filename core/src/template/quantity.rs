@@ -40,7 +40,7 @@ const BINARY_MAX: u64 = i64::MAX as u64;
 
 const DECIMAL_SI: &str = "DecimalSI";
 
-/// The factor that a suffix stands for.
+/// The factor that a suffix denotes.
 enum Suffix {
     Ten(i64),
     /// A power of two: the number of bits to shift.

@@ -181,7 +181,7 @@ fn find(at: usize, name: &str) -> Option<&'static Member> {
         })
 }
 
-/// Returns the type to which pointers and lists around it lead.
+/// Returns the innermost type inside pointers and lists.
 fn inside(of: &'static Type) -> &'static Type {
     match of {
         Type::Pointer(inner) | Type::List(inner) => inside(inner),

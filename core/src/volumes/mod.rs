@@ -26,7 +26,7 @@ pub use claim_protection::{ClaimProtection, PersistentVolumeClaimProtection};
 pub use ephemeral::{EphemeralVolumes, PodVolumes, owner_problem};
 pub use volume_protection::{PersistentVolumeProtection, VolumeProtection};
 
-/// A cached object.
+/// A volume, claim or class as the caches store it.
 type Cached = Arc<DynamicObject>;
 
 /// Returns the member of a volume or claim at a path such as `/spec/volumeName`; null if absent.

@@ -24,8 +24,8 @@ pub(super) struct PodsByController(Box<[CachePadded<Mutex<Shard>>]>);
 
 #[derive(Debug)]
 struct Shard {
-    /// The owned pods of every owner with pods, by the owner's UID. Namespace, kind and name are
-    /// compared, too.
+    /// The list of each owner's pods, by the owner's UID. Namespace, kind and name are compared,
+    /// too.
     owned: HashTable<Arc<OwnedPods>>,
     orphans: HashMap<Str, Arc<OwnedPods>, RandomState>,
     /// The columns that workloads store for their owners' pods, by the kind of the owner.

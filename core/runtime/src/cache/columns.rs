@@ -26,7 +26,7 @@ pub(super) trait Column: Any + Debug + Send + Sync {
     fn swap_remove(&mut self, position: usize);
 }
 
-/// Creates an empty column.
+/// A function that creates an empty column.
 pub(super) type NewColumn = fn() -> Box<dyn Column>;
 
 impl<F: PodFields> Column for Vec<F> {

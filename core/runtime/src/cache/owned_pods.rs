@@ -140,8 +140,7 @@ impl OwnedPods {
     /// Returns the number of pods.
     #[inline]
     pub fn pod_count(&self) -> usize {
-        // Acquire: pairs with the Release in `set_pod_count`. A caller that a pod woke sees the
-        // pod.
+        // Acquire: pairs with the Release in `set_pod_count`. A caller sees the pod that woke it.
         self.pod_count.load(Ordering::Acquire)
     }
 
@@ -256,8 +255,7 @@ impl Members {
         &self.members
     }
 
-    /// Returns the fields that a workload [stores](super::PodCache::keep) for the pods, by
-    /// position.
+    /// Returns a workload's [fields](super::PodCache::keep) for the pods, by position.
     ///
     /// # Panics
     /// Panics if no workload stores these fields for owners of this kind.
@@ -409,8 +407,7 @@ impl Members {
         self.look_up(labels).0
     }
 
-    /// Like [`label_set_of`](Self::label_set_of), but also returns the hash of the labels if it was
-    /// computed.
+    /// Like [`label_set_of`](Self::label_set_of), but also returns the hash if it was computed.
     #[inline]
     fn look_up(&self, labels: &Labels) -> (Option<u32>, Option<u64>) {
         let first = self.label_sets.first();
@@ -496,8 +493,7 @@ impl Members {
     /// Appends to `later`, in order, the seconds after `cutoff` in which pods became ready, each
     /// with the number of pods.
     ///
-    /// O(pods) for the first call and if the cutoff goes back; otherwise O(seconds after the
-    /// cutoff).
+    /// O(pods) for the first call and if the cutoff goes back, otherwise O(seconds after it).
     #[inline]
     pub fn ready_by(&mut self, label_set: u32, cutoff: Time, later: &mut Vec<(Time, u32)>) -> u32 {
         let set = &mut self.label_sets[label_set as usize];

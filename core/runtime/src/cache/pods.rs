@@ -24,8 +24,8 @@ pub struct PodCache {
     pub(super) by_controller: PodsByController,
     pub(super) namespaces: Mutex<Namespaces>,
     pub(super) nodes: StrTable,
-    /// In its own cache line: every sync reads it, and threads that apply events must not slow each
-    /// other down through it.
+    /// The version of the store, in a separate cache line: every sync reads it, and threads that
+    /// apply events must not slow each other down through it.
     version: CachePadded<StoreVersion>,
 }
 

@@ -16,7 +16,7 @@ pub struct StoreVersion {
 }
 
 impl StoreVersion {
-    /// Sets the version.
+    /// Sets the version that the store has reached.
     pub fn set(&self, version: &ResourceVersion) {
         match version.number() {
             // Release: a thread that reads this version must find the objects stored before it.

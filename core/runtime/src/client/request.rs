@@ -165,7 +165,7 @@ pub enum Request {
     },
 }
 
-/// The objects of a collection to which a request applies. The default is all of its objects.
+/// The objects of a collection to which a request applies. By default it applies to all of them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Selection {
     /// `labelSelector`; empty selects all labels. The string form of

@@ -76,7 +76,8 @@ pub struct Fences<K, const N: usize = 2> {
 }
 
 impl<K: Copy + Ord, const N: usize> Fences<K, N> {
-    /// Creates fences for these kinds that are not raised, wanted or started.
+    /// Creates fences for these kinds. No version is raised or wanted, and the startup versions
+    /// have not been read.
     pub fn new(kinds: [Kind; N]) -> Self {
         Fences {
             kinds,

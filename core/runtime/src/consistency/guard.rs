@@ -36,7 +36,7 @@ pub struct GuardRules {
 /// for each key `K`. A skip that concerns no single kind counts for the first kind.
 #[derive(Debug)]
 pub struct Guard<K, const N: usize = 2> {
-    /// The rules.
+    /// The rules of the controller.
     pub rules: GuardRules,
     kinds: [Kind; N],
     /// The versions of the controller's writes. The controller records them.
@@ -44,7 +44,8 @@ pub struct Guard<K, const N: usize = 2> {
     fences: Fences<K, N>,
     /// The number of syncs postponed because a cache was behind, in the order of the kinds.
     pub stale_sync_skips: [Counter; N],
-    /// The number of reads of versions that the caches must reach.
+    /// The number of times that a sync read versions that the caches must reach. A read of several
+    /// kinds counts once.
     pub fence_reads: Counter,
     /// The number of times that a key's open expectations were cleared because the caches showed
     /// all writes.
@@ -164,8 +165,8 @@ impl<K: Copy + Ord + Hash, const N: usize> Guard<K, N> {
     }
 
     /// Reports whether a cache has gone back to an older list since the check. The objects that the
-    /// sync has read may then be older than the checked versions. Counts as a skip of the first
-    /// kind.
+    /// sync has read may then be older than the checked versions. If so, counts a skip of the
+    /// first kind.
     pub fn is_behind(&self, checked: &Checked<N>, stores: [&StoreVersion; N]) -> bool {
         let is_behind = rewinds(stores) != checked.rewinds;
         if is_behind {

@@ -52,7 +52,7 @@ pub struct Record<const N: usize = 2> {
     pub written: [Option<ResourceVersion>; N],
 }
 
-/// The error for a cache that has not seen a write yet. The text is upstream's.
+/// The error for a cache that has not seen a write yet. The message is upstream's.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "read version: {store} is not as new as written version: {wrote} for group resource {}",

@@ -143,7 +143,7 @@ impl<F: FnMut(&Request, Now) -> Answer> Transport for F {
     }
 }
 
-/// How far a driver has come with a sync.
+/// The progress of a sync.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum Progress {
@@ -191,7 +191,7 @@ impl<S: SyncState> Driver<S> {
         self.drive(workload, step, transport, now)
     }
 
-    /// Gives the key of an ended sync back to its queue, and tells the queue how the sync ended.
+    /// Gives the key of an ended sync back to its queue, with the end of the sync.
     #[inline]
     pub fn finish<W: Workload<Sync = S>>(&self, workload: &W, now: Now) {
         workload.queues()[self.queue].finish(self.key, self.sync.end(), now.mono_ns);

@@ -70,8 +70,8 @@ pub trait AnyInformer: Any + Debug + Send + Sync {
     /// Returns the version that the store has reached.
     fn version(&self) -> ResourceVersion;
 
-    /// Performs the periodic resync (upstream: every 12 to 24 hours): passes an update of every
-    /// object to itself to the handlers. Pods have no resync, because handlers ignore a pod whose
+    /// Performs the periodic resync (upstream: every 12 to 24 hours): the handlers get an update of
+    /// every object to itself. Pods have no resync, because handlers ignore a pod whose
     /// version has not changed.
     fn resync(&self, now: Now);
 }

@@ -17,7 +17,7 @@ const SERIES_MAX: usize = 100;
 /// series.
 const OTHER: &str = "other";
 
-/// A metric with `N` labels. Like in upstream, a series exists only once it has been counted. There
+/// A metric with `N` labels. As in upstream, a series exists only once it has been counted. There
 /// are at most 100 series. Further combinations of label values share one more series, which has
 /// the value `other` for each label.
 ///

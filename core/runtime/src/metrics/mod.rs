@@ -20,20 +20,20 @@ pub use labelled::Labelled;
 pub struct Counter(AtomicU64);
 
 impl Counter {
-    /// Adds one.
+    /// Adds one to the counter.
     #[inline]
     pub fn increment(&self) {
         self.add(1);
     }
 
-    /// Adds `count`.
+    /// Adds `count` to the counter.
     #[inline]
     pub fn add(&self, count: u64) {
         // Relaxed: a statistic that orders nothing else.
         self.0.fetch_add(count, Ordering::Relaxed);
     }
 
-    /// Returns the current number.
+    /// Returns the current value of the counter.
     pub fn value(&self) -> u64 {
         // Relaxed: a statistic that orders nothing else.
         self.0.load(Ordering::Relaxed)
@@ -185,7 +185,7 @@ pub enum Kind {
     Counter,
     /// A number that goes up and down.
     Gauge,
-    /// Observations in buckets.
+    /// Observations that are counted in buckets.
     Histogram,
 }
 

@@ -88,8 +88,8 @@ pub trait OwnedHandlers {
         let _ = (owner, object);
     }
 
-    /// Called after an object of this owner has changed and the owner was woken. Schedules checks
-    /// that must happen later.
+    /// Called after an object of this owner has changed and the owner was woken. Implementations
+    /// schedule checks that must happen later.
     fn updated(&self, owner: KeyId, old: Self::Dependent<'_>, new: Self::Dependent<'_>, now: Now) {
         let _ = (owner, old, new, now);
     }

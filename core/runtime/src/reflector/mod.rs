@@ -44,8 +44,8 @@ pub struct ReflectorOptions {
     pub streaming: bool,
     /// How long, in ns, to reopen streams that end with a 500; 0 means never.
     pub internal_error_retry_ns: i64,
-    /// The maximum delay before another attempt, in ns. Jitter can double it. Delays begin at 0.8
-    /// s. Upstream uses 30 s.
+    /// The maximum delay before another attempt, in ns. Jitter can double it. The first
+    /// delay is 0.8 s. Upstream uses 30 s.
     pub backoff_max_ns: i64,
 }
 
@@ -181,7 +181,7 @@ impl<T: Object + ?Sized> Objects<T> {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum CycleStep {
-    /// Starts a cycle.
+    /// Starts a cycle: with a list or, if `streaming` is set, a watch with the initial state.
     Initial,
     /// Lists all objects. `again` is set if the version requested first was not available.
     List { again: bool },

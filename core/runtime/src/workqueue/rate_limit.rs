@@ -244,7 +244,7 @@ impl<K: DenseKey> Default for ControllerLimiter<K> {
 pub enum Limiter<K> {
     /// The limiter of upstream's controllers.
     Controller(ControllerLimiter<K>),
-    /// Only an exponential delay.
+    /// A limiter with only an exponential delay.
     Exponential(ExponentialLimiter<K>),
     /// A constant delay in ns. Does not count failures.
     Fixed(i64),

@@ -201,7 +201,7 @@ impl<K: DenseKey> RateLimitingQueue<K> {
             return due_ns.saturating_sub(now_ns);
         }
         let delay_ns = self.limiter.when_within(key, max_ns, takes_token, now_ns);
-        // Recorded first: an earlier add replaces the retry, a later one does not.
+        // Recorded first: an earlier add serves as the retry, a later one does not.
         lock(&self.delays).note_retry(key.index(), now_ns.saturating_add(delay_ns));
         self.add_after(key, delay_ns, now_ns);
         delay_ns

@@ -75,7 +75,7 @@ pub enum Workers {
 /// How a sync ended, and what happens to its key. Upstream's worker calls its queue accordingly.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum End {
-    /// The sync succeeded. The failures of the key are forgotten. Upstream: `Forget`.
+    /// The failures of the key are forgotten, and the key is not added again. Upstream: `Forget`.
     #[default]
     Forget,
     /// The sync failed. The key is retried after the delay of its queue. Upstream:

@@ -8,13 +8,13 @@ pub(super) const BUCKETS: usize = QUEUE_DURATION_BOUNDS_NS.len() + 1;
 /// The state of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum KeyState {
-    /// Neither queued nor taken.
+    /// The key is neither queued nor taken.
     Idle,
-    /// In a ring, or about to be pushed to one.
+    /// The key is in a ring, or about to be pushed to one.
     Queued,
-    /// Taken and not done.
+    /// The key is taken and not done.
     Running,
-    /// Taken, and added again since.
+    /// The key is taken, and was added again since then.
     Dirty,
 }
 

@@ -38,7 +38,7 @@ const SKIP: &str = "endpointslice.kubernetes.io/skip-mirror";
 /// The annotation of Endpoints that serve as the lock of a leader election.
 const LEADER: &str = "control-plane.alpha.kubernetes.io/leader";
 
-/// The EndpointSlice mirroring controller.
+/// The EndpointSlice mirroring controller, as a [`ControllerType`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EndpointSliceMirroring;
 

@@ -99,7 +99,8 @@ pub fn compute_status(
     status
 }
 
-/// Reports whether the status needs no write: it has not changed, and it is of this generation.
+/// Reports whether the status needs no write: `new` equals the stored status, and the stored status
+/// is of the current generation.
 pub fn status_is_unchanged(owner: &ReplicaSet, new: &ReplicaSetStatus) -> bool {
     let old = &owner.status;
     old.replicas == new.replicas

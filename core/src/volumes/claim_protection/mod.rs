@@ -20,7 +20,7 @@ use crate::controller::{ControllerType, Setup};
 
 const FINALIZER: &str = "kubernetes.io/pvc-protection";
 
-/// The claim protection controller.
+/// The claim protection controller, as a [`ControllerType`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PersistentVolumeClaimProtection;
 

@@ -27,7 +27,7 @@ use super::Cached;
 use crate::cache::{Listed, PodCache, PodChange};
 use crate::controller::{ControllerType, Setup};
 
-/// The ephemeral volume controller.
+/// The ephemeral volume controller, as a [`ControllerType`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EphemeralVolumes;
 
@@ -177,7 +177,7 @@ impl AsyncWorkload for PodVolumes {
     }
 }
 
-/// Creates a claim for the first pod that needs it. Reports an Event about the other pods.
+/// Creates a claim for the first pod that needs it. Reports problems as Events about the pods.
 async fn run(shared: Arc<Shared>, key: KeyId, calls: Calls) -> Result<End, SyncFailure> {
     let ObjectKey { namespace, name } = shared.claims.name(key);
     let pods = lock(&shared.wanted).get(&key).cloned().unwrap_or_default();

@@ -15,7 +15,7 @@ use crate::controller::{ControllerType, Setup};
 
 const FINALIZER: &str = "kubernetes.io/pv-protection";
 
-/// The volume protection controller.
+/// The volume protection controller, as a [`ControllerType`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PersistentVolumeProtection;
 

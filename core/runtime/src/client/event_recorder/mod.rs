@@ -26,7 +26,8 @@ const COMBINE_WINDOW_NS: i64 = 600 * 1_000_000_000;
 /// The number of events of one type about one object that may be written in a burst.
 const SPAM_BURST: f64 = 25.0;
 
-/// The rate of the token bucket per second: one in 300 s, in upstream's single precision.
+/// The refill rate of the token bucket per second: one token in 300 s, in the single precision in
+/// which upstream configures the rate.
 const SPAM_QPS: f64 = (1.0f32 / 300.0) as f64;
 
 /// The prefix of a combined event's message.

@@ -17,9 +17,9 @@ use crate::slow_start::SlowStart;
 ///
 /// A request is made when its future is first polled. Each request gets a ticket, which identifies
 /// its answer, so the futures of several requests can be open and polled in any order. The requests
-/// made during one poll of the steps are sent together, in the order in which they were made. To
-/// drop a future does not cancel its request: the request is carried out, its answer is discarded,
-/// and the sync waits for the answer before it ends.
+/// made during one poll of the steps are sent together, in the order in which they were made.
+/// Dropping a future does not cancel its request: the request is carried out, its answer is
+/// discarded, and the sync waits for the answer before it ends.
 #[derive(Clone, Debug, Default)]
 pub struct Calls(Arc<Mutex<Exchange>>);
 
