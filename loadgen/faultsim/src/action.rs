@@ -1,4 +1,4 @@
-//! Actions on a cluster and its controllers at one time of a run.
+//! The actions on a cluster and its controllers that a schedule consists of.
 
 use std::fmt::Debug;
 
@@ -14,18 +14,20 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 pub trait SubjectAction:
     Clone + Debug + PartialEq + Eq + Send + Sync + Serialize + DeserializeOwned + From<Action>
 {
-    /// Returns the action on the cluster, on pods or on the objects that own pods, if it is one.
+    /// Returns the action if it is one on the cluster, on pods or on the objects that own pods;
+    /// `None` if it is one on other objects of the workload.
     fn on_cluster(&self) -> Option<&Action>;
 
-    /// Returns the name of the object that it names, if any.
+    /// Returns the name of the object that the action is about; `None` if it does not name one.
     fn target(&self) -> Option<&str>;
 }
 
 /// An action on the cluster. An *owner* is an object of the kinds that [own
-/// pods](crate::simulation::PodOwners). Its name is given directly, or as an index into the owners
-/// that another object owns: `web/2` is the third owner owned by `web`, oldest first; the index
-/// wraps around. Percentages refer to the owner's pods and are rounded up. The member for an owner
-/// in schedules is `replica-set`, because all schedules were once about ReplicaSets.
+/// pods](crate::simulation::PodOwners). An action gives the owner's name directly, or as an index
+/// into the owners that another object owns: `web/2` is the third owner that `web` owns, the oldest
+/// first; the index wraps around. Percentages refer to the owner's pods and are rounded up. In
+/// schedules, the member for an owner is called `replica-set`, because all schedules were once
+/// about ReplicaSets.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(
     rename_all = "kebab-case",
@@ -41,7 +43,7 @@ pub enum Action {
         /// The new number of replicas.
         replicas: i32,
     },
-    /// A user changes an annotation of an owner: an event without consequences.
+    /// A user changes an annotation of an owner, which causes an event without consequences.
     Touch {
         /// The owner.
         #[serde(rename = "replica-set")]
@@ -49,7 +51,7 @@ pub enum Action {
     },
     /// A user changes the template's labels, but not the selector.
     ChangeTemplate {
-        /// Which.
+        /// The name of the owner.
         #[serde(rename = "replica-set")]
         owner: String,
     },
@@ -61,7 +63,7 @@ pub enum Action {
         kind: Option<OwnerKind>,
         /// The name of the new owner.
         name: String,
-        /// The owner whose selector and template it copies.
+        /// The name of the owner whose selector and template are copied.
         like: String,
         /// The number of replicas.
         replicas: i32,
@@ -85,7 +87,7 @@ pub enum Action {
         /// The time between deletion and recreation, ms.
         gap_ms: u32,
     },
-    /// A user creates pods without an owner that an owner's selector matches.
+    /// A user creates pods without an owner that the selector of an owner matches.
     CreateOrphans {
         /// The owner.
         #[serde(rename = "replica-set")]
@@ -93,18 +95,20 @@ pub enum Action {
         /// The number of pods.
         pods: u32,
     },
-    /// A user creates one named pod without an owner. Rejected while the name is taken.
+    /// A user creates one named pod without an owner. The request is rejected while the name is in
+    /// use.
     CreatePod {
         /// The name of the pod.
         name: String,
-        /// The owner whose selector matches it; none if absent.
+        /// The name of the owner whose selector matches the pod; if absent, no selector matches it.
         #[serde(
             default,
             rename = "replica-set",
             skip_serializing_if = "Option::is_none"
         )]
         owner: Option<String>,
-        /// The value of `controller.kubernetes.io/pod-deletion-cost`.
+        /// The value of the annotation `controller.kubernetes.io/pod-deletion-cost`; none if
+        /// absent.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         deletion_cost: Option<i32>,
     },
@@ -126,23 +130,23 @@ pub enum Action {
         owner: String,
         /// The percentage of its active pods, 1 to 100.
         percent: u32,
-        /// The way in which they end.
+        /// How the pods end.
         how: Death,
     },
-    /// The containers of pods restart: the pods are not ready for a moment.
+    /// The containers of pods restart, so the pods are not ready for a moment.
     Flap {
         /// The owner.
         #[serde(rename = "replica-set")]
         owner: String,
-        /// The percentage of its ready pods, 1 to 100.
+        /// The percentage of the owner's ready pods, 1 to 100.
         percent: u32,
     },
-    /// Another client changes labels or owner references of a pod.
+    /// Another client changes the labels or owner references of a pod.
     Tamper {
-        /// The owner of the pod.
+        /// The name of the pod's owner.
         #[serde(rename = "replica-set")]
         owner: String,
-        /// The index of the pod among the active ones, in name order.
+        /// The index of the pod among the owner's active pods, in name order.
         nth: u32,
         /// The change.
         how: Tampering,
@@ -161,14 +165,14 @@ pub enum Action {
     LoseNode {
         /// The index of the node, from 0.
         node: u32,
-        /// The time until it is back, ms.
+        /// The time until the node is back, ms.
         for_ms: u32,
     },
     /// A node rejects every pod that is bound to it: the pod fails immediately.
     RejectPods {
         /// The index of the node, from 0.
         node: u32,
-        /// The time until it accepts pods again, ms.
+        /// The time until the node accepts pods again, ms.
         for_ms: u32,
     },
     /// A quota limits the pods of the namespace.
@@ -180,12 +184,12 @@ pub enum Action {
     },
     /// The namespace is deleted, and later recreated with its objects.
     DeleteNamespace {
-        /// The time between its removal and its recreation, ms.
+        /// The time between the removal of the namespace and its recreation, ms.
         gap_ms: u32,
     },
     /// A fault hits the next matching requests.
     Requests {
-        /// The matching calls; if empty, every pod write and status write.
+        /// The kinds of calls that match; if empty, all writes except writes of Events.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         calls: Vec<Call>,
         /// The name of the object whose syncs match; any object if absent.
@@ -195,24 +199,24 @@ pub enum Action {
             skip_serializing_if = "Option::is_none"
         )]
         owner: Option<String>,
-        /// The matching batch of a sync, from 0; any batch if absent.
+        /// The only batch of a sync that matches, counted from 0; any batch if absent.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         batch: Option<u32>,
-        /// The matching index in a batch, from 0; any index if absent.
+        /// The only index in a batch that matches, counted from 0; any index if absent.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         index: Option<u32>,
         /// The effect on the requests.
         effect: Effect,
-        /// The number of requests.
+        /// The maximum number of requests that the fault hits.
         times: u32,
-        /// The time limit, ms.
+        /// The time after which the fault is disarmed, ms.
         within_ms: u32,
     },
     /// The events of a watch are held back.
     Hold {
         /// The watch.
         stream: StreamKind,
-        /// The time, ms.
+        /// The time for which the events are held back, ms.
         for_ms: u32,
     },
     /// Events of a watch are lost until the next list.
@@ -235,27 +239,27 @@ pub enum Action {
     Replay {
         /// The watch.
         stream: StreamKind,
-        /// The number of events, at most 8.
+        /// The number of events that are replayed, at most 8.
         events: u32,
     },
     /// A watch ends.
     EndWatch {
         /// The watch.
         stream: StreamKind,
-        /// The way in which it ends.
+        /// How the watch ends.
         end: StreamEnd,
     },
     /// Lists and watches of a kind fail.
     RefuseWatch {
         /// The watch.
         stream: StreamKind,
-        /// The answer.
+        /// The answer to each attempt.
         fault: ApiFault,
         /// The number of attempts that fail.
         times: u32,
     },
-    /// A watch goes silent permanently, even after healing. No seed draws this action; it tests
-    /// that the simulator detects a failure.
+    /// A watch goes silent permanently, even after healing. No seed draws this action: tests use it
+    /// to check that the simulator detects a failure.
     Break {
         /// The watch.
         stream: StreamKind,
@@ -269,9 +273,9 @@ pub enum Action {
     ServeStale {
         /// The watch.
         stream: StreamKind,
-        /// The lag, in versions.
+        /// The lag of the server, in versions.
         versions: u32,
-        /// The time for which the server shows no newer state, ms.
+        /// The time for which the new watch delivers no events, ms.
         #[serde(default)]
         for_ms: u32,
     },
@@ -279,49 +283,49 @@ pub enum Action {
     Crash {
         /// The crash point.
         point: CrashPoint,
-        /// The number of times that it passes the point first.
+        /// The number of times that the controller manager passes the point before it dies.
         passes: u32,
         /// The time until the restart, ms.
         down_ms: u32,
-        /// The age of the new controller manager's first lists, in versions.
+        /// The lag of the new controller manager's first lists, in versions.
         #[serde(default)]
         stale_versions: u32,
-        /// The time for which the servers of these lists lag, ms.
+        /// The time for which the watches deliver no events after these lists, ms.
         #[serde(default)]
         stale_for_ms: u32,
     },
     /// A second controller manager starts; later the first one is killed.
     Overlap {
-        /// The time for which both run, ms.
+        /// The time for which both controller managers run, ms.
         for_ms: u32,
     },
-    /// The controller manager's process pauses, and then continues.
+    /// The controller manager's process is paused, and then continues.
     Pause {
         /// The duration of the pause, ms.
         for_ms: u32,
     },
     /// The controller manager's wall clock is wrong.
     WallClock {
-        /// The offset, seconds; negative is behind.
+        /// The offset of the clock, seconds; negative if the clock is behind.
         offset_s: i32,
         /// The time until the clock is right again, ms.
         for_ms: u32,
     },
 }
 
-/// The handling of a deleted object's dependents.
+/// What happens to the dependents of a deleted object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Dependents {
-    /// They stay, without an owner.
+    /// The dependents stay, without an owner.
     Orphan,
-    /// They are collected after its removal.
+    /// The dependents are collected after the removal of the object.
     Background,
-    /// They are collected before its removal.
+    /// The dependents are collected before the removal of the object.
     Foreground,
 }
 
-/// A kind of pod owners: in a schedule, its name with hyphens, `replica-set`.
+/// A kind of pod owners. Schedules write its name with hyphens: `replica-set`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OwnerKind(pub Kind);
 
@@ -342,17 +346,17 @@ impl<'de> Deserialize<'de> for OwnerKind {
     }
 }
 
-/// The way in which a pod ends.
+/// How a pod ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Death {
-    /// It is deleted, with its grace period.
+    /// The pod is deleted, with its grace period.
     Deleted,
-    /// It is removed without a grace period.
+    /// The pod is removed without a grace period.
     Removed,
-    /// It ends with phase `Failed`, and the object stays.
+    /// The pod ends in phase `Failed`, and the object stays.
     Failed,
-    /// It ends with phase `Succeeded`, and the object stays.
+    /// The pod ends in phase `Succeeded`, and the object stays.
     Succeeded,
 }
 
@@ -360,17 +364,17 @@ pub enum Death {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Tampering {
-    /// The label in the selector is changed.
+    /// The label that the selector names is changed.
     Relabel,
     /// The owner references are removed.
     Orphan,
     /// The reference no longer marks its owner as the controller.
     NotController,
-    /// The reference names a UID that does not exist.
+    /// The owner reference names a UID that does not exist.
     DanglingUid,
-    /// The reference has another kind.
+    /// The owner reference names another kind.
     WrongKind,
-    /// The reference names another object as the controller.
+    /// The owner reference names another object as the controller.
     ForeignController,
 }
 
@@ -385,7 +389,7 @@ impl Death {
 }
 
 impl Dependents {
-    /// The variants that are drawn, in order.
+    /// The variants that schedules draw, in order.
     pub const DRAWN: [Dependents; 3] = [
         Dependents::Background,
         Dependents::Orphan,
@@ -401,7 +405,7 @@ impl Dependents {
     }
 }
 
-/// Returns the owner that an action names, if any.
+/// Returns the owner's name in an action, if there is one.
 macro_rules! named {
     ($action:expr, $of_option:ident) => {{
         use Action::*;
@@ -425,7 +429,7 @@ macro_rules! named {
 }
 
 impl Action {
-    /// Returns the owner that the action names, if any.
+    /// Returns the name of the owner that the action is about; `None` if it does not name one.
     pub fn owner(&self) -> Option<&str> {
         named!(self, as_ref).map(String::as_str)
     }

@@ -3,9 +3,9 @@
 /// A known bug.
 #[derive(Clone, Copy, Debug)]
 pub struct Bug {
-    /// The ID: `m01` and so on.
+    /// The ID of the bug: `m01` and so on.
     pub id: &'static str,
-    /// The descriptive name, as in the schedule's file name.
+    /// The descriptive name, as in the name of the schedule's file.
     pub name: &'static str,
     /// The upstream thread that reports it.
     pub thread: &'static str,
@@ -13,16 +13,16 @@ pub struct Bug {
     pub title: &'static str,
     /// The status of the fix in this project.
     pub done: &'static str,
-    /// The result with upstream's behaviour.
+    /// What happens with upstream's behaviour.
     pub upstream: &'static str,
-    /// The result with the hardened behaviour.
+    /// What happens with the hardened behaviour.
     pub hardened: &'static str,
-    /// The schedule, YAML.
+    /// The schedule that reproduces the bug, as YAML.
     pub text: &'static str,
 }
 
 impl Bug {
-    /// Reports whether `text` is its ID, number or name: `m01`, `M1`, `stale-watch`,
+    /// Reports whether `text` is the bug's ID, number or name: `m01`, `M1`, `stale-watch`,
     /// `m01-stale-watch`.
     pub fn is_called(&self, text: &str) -> bool {
         let text = text.to_ascii_lowercase();

@@ -13,7 +13,7 @@ use super::coverage::Pairs;
 use super::rows::SubjectRow;
 use super::verdict::{Struck, Verdict, Violation};
 
-/// The seeds to play, and the way to play them.
+/// The seeds to play, and how to play them.
 #[derive(Clone, Debug)]
 pub struct Campaign {
     /// The first seed.
@@ -23,11 +23,12 @@ pub struct Campaign {
     /// The behaviour of all seeds; if `None`, even seeds use upstream's and odd seeds the hardened
     /// behaviour.
     pub behaviour: Option<Behaviour>,
-    /// The workload under faults.
+    /// The workload that is tested under faults.
     pub workload: &'static SubjectRow,
-    /// The only classes of faults; all classes if empty.
+    /// The classes of faults to which schedules are limited; each seed chooses its classes if
+    /// empty.
     pub classes: Vec<FaultClass>,
-    /// The number of threads.
+    /// The number of threads that play seeds.
     pub threads: usize,
     /// The number of failing seeds after which the campaign stops.
     pub failures_max: usize,
@@ -38,9 +39,9 @@ pub struct Campaign {
 pub struct Failure {
     /// The seed.
     pub seed: u64,
-    /// The behaviour with which it was played.
+    /// The behaviour with which the seed was played.
     pub behaviour: Behaviour,
-    /// The violated invariant.
+    /// The violation that was found.
     pub violation: Violation,
 }
 
@@ -49,11 +50,11 @@ pub struct Failure {
 pub struct Sum {
     /// The number of seeds played.
     pub seeds: u64,
-    /// The number of seeds by kind whose controllers ran.
+    /// For each kind, the number of seeds in which its controllers ran.
     pub kinds: BTreeMap<Kind, u64>,
     /// The number of seeds in which a controller died.
     pub crashed: u64,
-    /// Simulated time, ns.
+    /// The total simulated time, ns.
     pub simulated_ns: u128,
     /// The number of pods created by controllers.
     pub creates: u64,
@@ -61,16 +62,18 @@ pub struct Sum {
     pub deletes: u64,
     /// The number of syncs.
     pub syncs: u64,
-    /// The number of pods created beyond the wanted number, by
+    /// The number of pods created beyond the wanted number, for each of the
     /// [`Conditions`](super::verdict::Conditions).
     pub excess: [u64; 3],
-    /// The number of writes with unknown outcome, by [`Conditions`](super::verdict::Conditions).
+    /// The number of writes with an unknown outcome, for each of the
+    /// [`Conditions`](super::verdict::Conditions).
     pub ambiguous: [u64; 3],
-    /// The time from healing to convergence of every seed that converged, ns.
+    /// The times from healing to convergence, of all seeds that converged, ns.
     pub converged_after_ns: Vec<i64>,
-    /// Faults by class.
+    /// The counts of faults by class.
     pub faults: BTreeMap<FaultClass, Struck>,
-    /// The pairs of faults and affected steps, with the number of seeds.
+    /// The pairs of fault classes and affected steps, with the number of seeds in which each
+    /// occurred.
     pub pairs: Pairs,
     /// The number of seeds in which each situation occurred.
     pub sometimes: BTreeMap<&'static str, u64>,
@@ -99,7 +102,8 @@ impl Sum {
         }
     }
 
-    /// Returns a quantile of the times from healing to convergence, ns.
+    /// Returns a quantile of the times from healing to convergence, ns; `None` if no seed
+    /// converged.
     pub fn converged_quantile(&self, quantile: f64) -> Option<i64> {
         let mut times = self.converged_after_ns.clone();
         times.sort_unstable();
@@ -111,19 +115,20 @@ impl Sum {
 /// The result of a campaign.
 #[derive(Clone, Debug, Default)]
 pub struct Outcome {
-    /// The sums by behaviour: upstream's, hardened.
+    /// The sums over all seeds with upstream's behaviour, and over those with the hardened
+    /// behaviour.
     pub sums: [Sum; 2],
-    /// The seeds that failed, lowest first.
+    /// The seeds that failed, in ascending order.
     pub failures: Vec<Failure>,
 }
 
 impl Outcome {
-    /// Returns the number of seeds played, with both behaviours.
+    /// Returns the number of seeds played, both behaviours together.
     pub fn seeds(&self) -> u64 {
         self.sums.iter().map(|sum| sum.seeds).sum()
     }
 
-    /// Returns the counts of a class of faults, with both behaviours.
+    /// Returns the counts of a class of faults, both behaviours together.
     pub fn struck(&self, class: FaultClass) -> Struck {
         let mut all = Struck::default();
         for struck in self.sums.iter().filter_map(|sum| sum.faults.get(&class)) {
@@ -132,7 +137,7 @@ impl Outcome {
         all
     }
 
-    /// Returns the number of seeds in which each situation occurred, with both behaviours.
+    /// Returns the number of seeds in which each situation occurred, both behaviours together.
     pub fn sometimes(&self) -> BTreeMap<&'static str, u64> {
         let mut all = BTreeMap::new();
         for (situation, seeds) in self.sums.iter().flat_map(|sum| &sum.sometimes) {
@@ -141,7 +146,7 @@ impl Outcome {
         all
     }
 
-    /// Returns the pairs of faults and affected steps, with both behaviours.
+    /// Returns the pairs of fault classes and affected steps, both behaviours together.
     pub fn pairs(&self) -> Pairs {
         let mut all = Pairs::new();
         for (pair, seeds) in self.sums.iter().flat_map(|sum| &sum.pairs) {
@@ -151,7 +156,8 @@ impl Outcome {
     }
 }
 
-/// Returns the behaviour with which a seed is played.
+/// Returns the behaviour with which a seed is played: `wanted`, or upstream's for even seeds and
+/// the hardened one for odd seeds.
 pub fn behaviour_of(seed: u64, wanted: Option<Behaviour>) -> Behaviour {
     wanted.unwrap_or(match seed % 2 {
         0 => Behaviour::Upstream,
@@ -159,8 +165,8 @@ pub fn behaviour_of(seed: u64, wanted: Option<Behaviour>) -> Behaviour {
     })
 }
 
-/// Plays the seeds until there are no more, `stop` is set, or too many have failed. `progress` gets
-/// the numbers of finished and of failed seeds.
+/// Plays the seeds until there are no more, `stop` is set, or too many have failed. After each
+/// seed, `progress` is called with the numbers of played and of failed seeds.
 pub fn run(
     campaign: &Campaign,
     stop: &AtomicBool,

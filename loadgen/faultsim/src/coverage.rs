@@ -1,11 +1,11 @@
-//! Coverage: the steps of a controller's work that each class of faults can affect, and has
-//! affected.
+//! Coverage: the steps of a controller's work that each class of faults can affect, and those that
+//! it has affected.
 
 use std::collections::BTreeMap;
 
 use podstorm_sim::faults::{BatchPosition, Call, FaultClass};
 
-/// The steps of a controller's work when a fault hits.
+/// The steps of a controller's work at which a fault can hit.
 pub const STEPS: [&str; 10] = [
     "idle",
     "waiting",
@@ -19,10 +19,10 @@ pub const STEPS: [&str; 10] = [
     "writing an Event",
 ];
 
-/// Pairs of fault classes and affected steps, with the number of seeds.
+/// Pairs of fault classes and affected steps, with the number of seeds in which each occurred.
 pub type Pairs = BTreeMap<(FaultClass, &'static str), u64>;
 
-/// Returns the step of a sync that makes this call at this position.
+/// Returns the step of a sync that makes this call at this position in the sync.
 pub fn step_of(call: Call, place: BatchPosition) -> &'static str {
     match call {
         Call::CreatePod if place.batch == 0 => "creating the first",
@@ -30,7 +30,8 @@ pub fn step_of(call: Call, place: BatchPosition) -> &'static str {
         Call::DeletePod => "deleting",
         Call::PatchPod => "patching",
         Call::GetOwner => "reading the ReplicaSet",
-        // Not steps of the controllers that own pods, whose faults are counted.
+        // The next two are not in `STEPS`, because the controllers whose coverage is measured do
+        // not make these calls.
         Call::WriteObject => "writing a ReplicaSet",
         Call::ReadOther => "reading something else",
         Call::PutStatus => "writing the status",
@@ -40,8 +41,8 @@ pub fn step_of(call: Call, place: BatchPosition) -> &'static str {
 }
 
 /// Reports whether a fault of the class can affect the step. Faults of requests affect the calls
-/// for which they are drawn. All others come from outside and affect any step except writes of
-/// Events, which are not part of a sync.
+/// for which they are drawn. All other faults come from outside and affect any step except writes
+/// of Events, which are not part of a sync.
 pub fn is_reachable(class: FaultClass, step: &str) -> bool {
     let any_call = STEPS[2..9].contains(&step);
     match class {
@@ -58,7 +59,7 @@ pub fn is_reachable(class: FaultClass, step: &str) -> bool {
     }
 }
 
-/// A possible pair.
+/// A possible pair of a fault class and an affected step.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Pair {
     /// The class of faults.
@@ -67,11 +68,11 @@ pub struct Pair {
     pub step: &'static str,
     /// The number of seeds in which the pair occurred.
     pub seeds: u64,
-    /// That number per million seeds.
+    /// The number of seeds in which the pair occurred, per million seeds.
     pub per_million: f64,
 }
 
-/// Returns every possible pair among `seeds` seeds, rarest first.
+/// Returns every possible pair, with how often it occurred in `seeds` seeds, the rarest first.
 pub fn pairs(met: &Pairs, seeds: u64) -> Vec<Pair> {
     let mut pairs = Vec::new();
     for class in FaultClass::ALL {

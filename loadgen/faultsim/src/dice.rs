@@ -1,5 +1,5 @@
-//! The draws that all schedules share. Seeds keep their meaning only as long as each draw here
-//! keeps its place and its width.
+//! The draws that all schedules share. Seeds keep their meaning only as long as the order of the
+//! draws and the width of each draw stay the same.
 
 use std::ops::Range;
 
@@ -23,14 +23,14 @@ pub struct Odds {
     pub stream: &'static str,
     /// The percentage of seeds without faults.
     pub without_faults: u32,
-    /// The percentage of seeds with a single class.
+    /// The percentage of seeds with a single class of faults.
     pub of_one_class: u32,
-    /// The average number of classes in other seeds.
+    /// The average number of classes in the other seeds.
     pub classes: usize,
     /// The maximum number of steps of one class in a schedule.
     pub steps_max: usize,
-    /// The calls that fail or are slow, weighted by repetition. One time in four, any write of pods
-    /// or statuses is selected instead.
+    /// The calls that fail or are slow, weighted by repetition. One time in four, all writes are
+    /// selected instead.
     pub calls: &'static [Call],
     /// The writes whose outcome may be unknown.
     pub writes: &'static [Call],
@@ -47,8 +47,8 @@ pub struct Dice {
 }
 
 impl Dice {
-    /// Returns the dice of a seed for one kind of schedule, with at most `steps_max` steps of one
-    /// class.
+    /// Returns the dice of a seed for the random stream `schedules`, with at most `steps_max` steps
+    /// of one class.
     pub(crate) fn new(seed: u64, schedules: &str, steps_max: usize) -> Dice {
         Dice {
             random: Rng::with_seed(seed_for(seed, schedules, 0)),
@@ -77,16 +77,17 @@ impl Dice {
         range.start * (range.end / range.start).powf(self.random.f64())
     }
 
-    /// Returns an integer with a uniformly distributed logarithm.
+    /// Returns an integer between `low` and `high`, inclusive, with a uniformly distributed
+    /// logarithm.
     pub fn magnitude(&mut self, low: u32, high: u32) -> u32 {
         let drawn = self.rate(f64::from(low.max(1))..f64::from(high));
         (drawn as u32).clamp(low, high)
     }
 
-    /// Returns times with the given rate per minute, in order.
+    /// Returns times up to `end_ms` with the given average rate per minute, in order, ms.
     fn times(&mut self, per_minute: f64, end_ms: u32) -> Vec<u32> {
         let count = per_minute * f64::from(end_ms) / 60_000.0;
-        // A rate below one event per run gives one event in that fraction of seeds.
+        // The fraction of an event becomes one event in that fraction of seeds.
         let whole = count as usize + usize::from(self.random.f64() < count.fract());
         let mut times: Vec<u32> = (0..whole.min(self.steps_max))
             .map(|_| self.random.u32(0..=end_ms))
@@ -95,19 +96,21 @@ impl Dice {
         times
     }
 
-    /// Returns the times of user actions.
+    /// Returns the times of user actions, in order, ms.
     pub(crate) fn user_times(&mut self, end_ms: u32) -> Vec<u32> {
         let rate = self.rate(USER_RATES);
         self.times(rate, end_ms)
     }
 
-    /// Returns the times of faults of a class; with `high`, at the maximum rate.
+    /// Returns the times of the faults of a class, in order, ms. With `high`, their rate is the
+    /// maximum.
     pub(crate) fn fault_times(&mut self, high: bool, end_ms: u32) -> Vec<u32> {
         let rate = if high { RATES.end } else { self.rate(RATES) };
         self.times(rate, end_ms)
     }
 
-    /// Returns the classes of a seed, and whether they have the maximum rate.
+    /// Returns the fault classes of a seed (`wanted` if there are any), and whether their faults
+    /// occur at the maximum rate.
     pub(crate) fn classes(
         &mut self,
         wanted: &[FaultClass],
@@ -128,7 +131,7 @@ impl Dice {
         (all.into_iter().filter(is_chosen).collect(), false)
     }
 
-    /// Draws a cluster.
+    /// Draws the initial cluster.
     pub(crate) fn cluster(
         &mut self,
         burst_replicas: impl FnOnce(&mut Dice) -> u32,
@@ -171,7 +174,7 @@ impl Dice {
         ]
     }
 
-    /// Draws a fault against the next matching requests.
+    /// Draws a fault that hits the next requests of these kinds, at most `most_times`.
     pub(crate) fn requests(&mut self, calls: &[Call], effect: Effect, most_times: u32) -> Action {
         Action::Requests {
             calls: calls.to_vec(),
@@ -199,7 +202,7 @@ impl Dice {
         }
     }
 
-    /// Draws the end of a watch, or its failure with one of these answers.
+    /// Draws the end of a watch, or the failure of its next attempts with one of these answers.
     pub(crate) fn watch_ends(&mut self, stream: StreamKind, answers: &[ApiFault]) -> Action {
         match self.below(3) {
             0 => Action::Compact { stream },

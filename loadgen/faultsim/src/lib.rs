@@ -8,8 +8,8 @@
 //!                minimise ◀───────── invariants ──▶ verdict
 //! ```
 //!
-//! A schedule ([`Schedule`]) is data: the initial objects, and timed actions of users and of
-//! faults. It is drawn from a seed ([`draw`]), written by hand, or reduced from a failing schedule
+//! A schedule ([`Schedule`]) is data: the initial objects, and timed actions of users and faults.
+//! It is drawn from a seed ([`draw`]), written by hand, or reduced from a failing schedule
 //! ([`minimise`]). A run ([`mod@play`]) has four phases: build, disturb, heal, and quiet. The code
 //! for one workload is a [`subject`], in a folder of [`workloads`].
 

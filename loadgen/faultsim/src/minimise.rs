@@ -1,4 +1,4 @@
-//! Removes everything from a failing schedule that is not needed for the same failure.
+//! Minimization: removes everything from a failing schedule that the failure does not need.
 
 use podstorm::policy::Behaviour;
 use podstorm_sim::faults::FaultClass;
@@ -9,20 +9,21 @@ use super::subject::{Schedule, Subject};
 /// The result of a minimization.
 #[derive(Clone, Debug)]
 pub struct Minimised<T> {
-    /// The reduced schedule, with the same failure.
+    /// The reduced schedule, which has the same failure.
     pub schedule: T,
     /// The number of steps of the original schedule.
     pub steps_before: usize,
-    /// The number of schedules played.
+    /// The number of schedules that were played.
     pub plays: u32,
-    /// Whether the search was stopped before it had tried everything.
+    /// Whether the search was stopped before it had tried all reductions.
     pub cut_short: bool,
 }
 
-/// Returns the smallest schedule found that still violates the same invariant. `enough` is called
-/// before each play with the number of plays so far; if it returns true, the search ends with its
-/// current result. The search removes steps in ever smaller runs (delta debugging, Zeller and
-/// Hildebrandt 2002), then objects that no step names, then the time after the last step.
+/// Returns the smallest schedule that the search finds and that still violates the same invariant.
+/// `enough` is called before each play with the number of plays so far; if it returns true, the
+/// search ends with its current result. The search removes ever shorter series of steps (delta
+/// debugging, Zeller and Hildebrandt 2002), then objects that no step names, then the time after
+/// the last step.
 pub fn minimise<S: Subject>(
     schedule: &Schedule<S>,
     behaviour: Behaviour,
@@ -93,8 +94,8 @@ impl Search<'_> {
         fails
     }
 
-    /// Removes runs of `run` steps wherever the failure remains, and returns whether any were
-    /// removed.
+    /// Removes each series of `run` steps without which the failure remains. Returns whether any
+    /// were removed.
     fn remove_runs<S: Subject>(&mut self, best: &mut Schedule<S>, run: usize) -> bool {
         let mut removed = false;
         let mut at = 0;
@@ -145,7 +146,7 @@ mod tests {
         schedule.steps.retain(|step| step.class.is_none());
         let quiet = caught(&schedule, Behaviour::Upstream);
         assert!(quiet.is_good(), "{:?}", quiet.violation);
-        // A watch that goes silent permanently, even after healing.
+        // The watch goes silent permanently, even after healing.
         let at_ms = schedule.disturb_ms / 2;
         let at = schedule.steps.partition_point(|step| step.at_ms <= at_ms);
         let broken = Action::Break {

@@ -6,10 +6,10 @@ use podstorm_apiserver::Cluster;
 use podstorm_objects::{DynamicObject, Kind, Map, ObjectMeta, Pod};
 use serde_json::{Value, json};
 
-/// The namespace of every object that a schedule names.
+/// The namespace of all objects that schedules name.
 pub const NAMESPACE: &str = "sim";
 
-/// The finalizer that keeps a pod from being removed.
+/// The finalizer with which actions keep a pod from being removed.
 pub(crate) const STUCK: &str = "podstorm.example/stuck";
 
 /// Returns the name of the node with this index.
@@ -33,7 +33,7 @@ pub fn pod(name: &str, app: &str) -> Value {
     })
 }
 
-/// Returns the part of an object that names its controller.
+/// Returns the part of an object's JSON that names its controller.
 pub fn controlled_by(kind: Kind, name: &str, uid: &str) -> Value {
     json!({"metadata": {"ownerReferences": [{
         "apiVersion": kind.api_version(), "kind": kind.name(), "name": name, "uid": uid,
@@ -41,7 +41,7 @@ pub fn controlled_by(kind: Kind, name: &str, uid: &str) -> Value {
     }]}})
 }
 
-/// Merges `change` into `object`, like a merge patch.
+/// Returns `object` with `change` merged into it, like a merge patch.
 pub fn with(mut object: Value, change: Value) -> Value {
     merge(&mut object, change);
     object

@@ -1,10 +1,10 @@
-//! The initial cluster of a run, its timed actions, and the way in which it is played.
+//! The plan of a run: the initial cluster, the timed actions, and how the schedule is played.
 
 use podstorm::policy::Behaviour;
 use podstorm_sim::faults::FaultClass;
 use serde::{Deserialize, Serialize};
 
-/// The initial cluster and its controllers.
+/// The settings of the initial cluster and its controllers.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct PlannedCluster {
@@ -14,13 +14,13 @@ pub struct PlannedCluster {
     pub workers: u32,
     /// The maximum number of creates or deletes in one sync.
     pub burst_replicas: u32,
-    /// Whether the read-your-writes feature gate of 1.36 is on.
+    /// Whether the feature gates of 1.36 are on with which controllers wait for their own writes.
     #[serde(default = "yes")]
     pub stale_controller_consistency: bool,
-    /// Whether initial lists come through the watch.
+    /// Whether informers get their initial lists through the watch.
     #[serde(default = "yes")]
     pub watch_list_client: bool,
-    /// Feature gates that are on in addition to those on by default.
+    /// The feature gates that are on in addition to those that are on by default.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub feature_gates: Vec<String>,
     /// The maximum round trip of an API call, ms.
@@ -37,9 +37,9 @@ pub struct PlannedCluster {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct TimedAction<A> {
-    /// The time, ms from the beginning of the disturbed phase.
+    /// The time of the action, ms from the beginning of the disturbed phase.
     pub at_ms: u32,
-    /// The class of the fault; `None` for actions of users.
+    /// The class of the fault; `None` for an action of a user.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub class: Option<FaultClass>,
     /// The action.
@@ -47,7 +47,7 @@ pub struct TimedAction<A> {
 }
 
 impl<A> TimedAction<A> {
-    /// Returns an action of users at that time.
+    /// Returns an action of a user at this time.
     pub fn of_user(at_ms: u32, action: A) -> TimedAction<A> {
         let class = None;
         TimedAction {
@@ -62,7 +62,7 @@ const fn yes() -> bool {
     true
 }
 
-/// The way in which a schedule is played.
+/// How a schedule is played.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct How {
     /// The behaviour of the controllers.
@@ -72,7 +72,7 @@ pub struct How {
 }
 
 impl How {
-    /// Returns the way to play with this behaviour and without a log.
+    /// Returns how to play with this behaviour and without a log.
     pub fn untold(behaviour: Behaviour) -> How {
         let told = false;
         How { behaviour, told }

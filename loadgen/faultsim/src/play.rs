@@ -62,7 +62,8 @@ pub fn play<S: Subject>(schedule: &Schedule<S>, how: How) -> Played {
     (verdict, log)
 }
 
-/// Plays the phases, and returns the time from healing to convergence, ns.
+/// Plays the phases. Returns the time from healing to convergence, ns; `None` if the run did not
+/// converge.
 fn phases<S: Subject>(
     simulation: &mut Simulation,
     users: &mut S::Users,
@@ -97,7 +98,7 @@ fn phases<S: Subject>(
     converged_after_ns
 }
 
-/// Plays a schedule; a panic of the code under test is a violation (I10).
+/// Plays a schedule. A panic of the code under test is a violation of I10.
 pub fn caught<S: Subject>(schedule: &Schedule<S>, behaviour: Behaviour) -> Verdict {
     let played = AssertUnwindSafe(|| play(schedule, How::untold(behaviour)));
     catch_unwind(played).map_or_else(

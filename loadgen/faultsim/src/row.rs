@@ -1,4 +1,5 @@
-//! A workload of the campaign as a row, and a common interface to the schedules of all workloads.
+//! The row of a workload that campaigns can test, and a common interface to the schedules of all
+//! workloads.
 
 use std::fmt::Debug;
 
@@ -14,20 +15,20 @@ use super::play::{Played, caught, play};
 use super::subject::{Schedule, ScheduleError, Subject};
 use super::verdict::Verdict;
 
-/// A workload of the campaign.
+/// A workload that campaigns can test.
 #[derive(Clone, Copy, Debug)]
 pub struct SubjectRow {
-    /// The name: the alias of its controller.
+    /// The name of the workload: the alias of its controller.
     pub name: &'static str,
-    /// Returns the schedule of a seed, limited to these classes of faults if any are given.
+    /// Draws the schedule of a seed, limited to these classes of faults if any are given.
     pub draw: fn(seed: u64, classes: &[FaultClass]) -> Box<dyn AnySchedule>,
-    /// Known bugs of upstream.
+    /// The known bugs of upstream's controller.
     pub bugs: &'static [Bug],
     pub(crate) read: fn(text: &str) -> Result<Box<dyn AnySchedule>, ScheduleError>,
 }
 
 impl SubjectRow {
-    /// The row of a workload.
+    /// Returns the row of a workload.
     pub(crate) fn new<S: Subject>() -> SubjectRow {
         SubjectRow {
             name: S::ROW.alias,
@@ -46,13 +47,13 @@ pub trait AnySchedule: Debug {
     fn seed(&self) -> u64;
     /// Returns the number of steps.
     fn steps(&self) -> usize;
-    /// Returns the kinds whose controllers run.
+    /// Returns the kinds whose controllers run in the schedule.
     fn kinds(&self) -> Vec<Kind>;
-    /// Plays it, and returns the verdict and the log.
+    /// Plays the schedule, and returns the verdict and the log.
     fn play(&self, how: How) -> Played;
-    /// Plays it; a panic of the code under test is a violation (I10).
+    /// Plays the schedule. A panic of the code under test is a violation of I10.
     fn play_caught(&self, behaviour: Behaviour) -> Verdict;
-    /// See [`minimise`].
+    /// Minimises the schedule: see [`minimise`].
     fn minimise(
         &self,
         behaviour: Behaviour,

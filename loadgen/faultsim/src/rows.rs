@@ -1,4 +1,4 @@
-//! The workloads of the process, schedules of any workload, and all known bugs.
+//! The workloads that this process can test, the schedules of any workload, and all known bugs.
 
 use std::sync::OnceLock;
 
@@ -37,11 +37,12 @@ impl Subjects {
         self
     }
 
-    /// Makes these the workloads of this process, for schedules and the command line. Call it
-    /// first: [reading them](Subjects::installed) installs [upstream's](Subjects::upstream).
+    /// Makes these the workloads of this process, for schedules and the command line. Must be
+    /// called before the workloads are read: [reading them](Subjects::installed) installs
+    /// [upstream's](Subjects::upstream).
     ///
     /// # Errors
-    /// Returns these workloads if the process already has some.
+    /// Returns these workloads if the process already has workloads.
     pub fn install(self) -> Result<(), Subjects> {
         INSTALLED.set(self)
     }
@@ -53,10 +54,10 @@ impl Subjects {
 }
 
 impl SubjectRow {
-    /// Returns the workload of this process with that name.
+    /// Returns the workload of this process with the given name.
     ///
     /// # Errors
-    /// If there is no such workload; the message lists the known names.
+    /// Fails if there is no such workload. The message lists the known names.
     pub fn by_name(name: &str) -> Result<&'static SubjectRow, String> {
         let rows = Subjects::installed();
         rows.iter().find(|row| row.name == name).ok_or_else(|| {
@@ -69,7 +70,7 @@ impl SubjectRow {
 /// Reads a schedule of any workload from YAML or JSON and checks it.
 ///
 /// # Errors
-/// The first problem, with its line or step.
+/// Fails with the first problem, with its line or step.
 pub fn read(text: &str) -> Result<Box<dyn AnySchedule>, ScheduleError> {
     let workload = header(text)?;
     let row = SubjectRow::by_name(&workload)
@@ -85,12 +86,13 @@ pub fn bugs() -> impl Iterator<Item = &'static Bug> {
 /// Returns the schedule of a known bug.
 ///
 /// # Panics
-/// Panics if the schedule is invalid; a test reads those of this project.
+/// Panics if the schedule is invalid. A test reads all schedules of this project.
 pub fn schedule_of(bug: &Bug) -> Box<dyn AnySchedule> {
     read(bug.text).expect("schedules of known bugs are valid")
 }
 
-/// Returns the known bug with that ID, number or name, if there is one: see [`Bug::is_called`].
+/// Returns the known bug with this ID, number or name: see [`Bug::is_called`]. `None` if there is
+/// none.
 pub fn bug(text: &str) -> Option<&'static Bug> {
     bugs().find(|bug| bug.is_called(text))
 }

@@ -1,5 +1,5 @@
-//! Draws the actions for a class of faults. Seeds keep their meaning only as long as each draw here
-//! keeps its place and its width.
+//! Draws the actions for a class of faults. Seeds keep their meaning only as long as the order of
+//! the draws and the width of each draw stay the same.
 
 use podstorm_objects::Kind;
 use podstorm_sim::faults::{ApiFault, Call, CrashPoint, Effect, FaultClass, StreamKind};
@@ -8,11 +8,11 @@ use crate::action::{Action, Death, Tampering};
 use crate::dice::Dice;
 use crate::subject::Subject;
 
-/// The maximum number of nodes that reject their pods in one schedule: each causes a loop that
+/// The maximum number of nodes that reject their pods in one schedule. Each causes a loop that
 /// creates pods as fast as calls are answered.
 const REJECTING_MAX: u32 = 3;
 
-/// The faults of one schedule.
+/// Draws the faults of one schedule.
 pub(super) struct Faults<'a, S: Subject> {
     objects: &'a [S::Planned],
     drawing: S::Drawing,
@@ -20,8 +20,8 @@ pub(super) struct Faults<'a, S: Subject> {
 }
 
 impl<'a, S: Subject> Faults<'a, S> {
-    /// Returns the faults of a schedule with these objects, continuing from the state of its
-    /// drawing.
+    /// Returns the faults of a schedule with these objects; `drawing` is the state of the
+    /// workload's draws so far.
     pub(super) fn new(objects: &'a [S::Planned], drawing: S::Drawing) -> Faults<'a, S> {
         Faults {
             objects,
@@ -30,7 +30,7 @@ impl<'a, S: Subject> Faults<'a, S> {
         }
     }
 
-    /// Draws the actions for a fault of that class, each with its delay, ms.
+    /// Draws the actions for a fault of this class, each with its delay, ms.
     pub(super) fn draw(&mut self, dice: &mut Dice, class: FaultClass) -> Vec<(u32, S::Action)> {
         match S::draw_own(dice, class, self.objects, &mut self.drawing) {
             Some(actions) => actions,
@@ -219,7 +219,7 @@ impl<'a, S: Subject> Faults<'a, S> {
     }
 }
 
-/// Draws one of these calls, or no call, which selects every write of pods and statuses.
+/// Draws one of these calls, or no call, which selects all writes except writes of Events.
 fn a_call(dice: &mut Dice, calls: &[Call]) -> Vec<Call> {
     match dice.below(4) {
         0 => Vec::new(),
@@ -243,7 +243,8 @@ fn crash(dice: &mut Dice) -> Action {
     }
 }
 
-/// Draws the time for which a lagging server stays behind: half of them catch up immediately.
+/// Draws the time for which a lagging server stays behind, ms. Half of the servers catch up
+/// immediately.
 fn behind_ms(dice: &mut Dice) -> u32 {
     match dice.random.bool() {
         true => 0,

@@ -1,6 +1,6 @@
 //! Draws a schedule from a seed, as in swarm testing: each seed enables a few classes of faults, at
 //! rates with uniformly distributed logarithms, so that rare pairs occur. Some seeds have a single
-//! class at a high rate, and some have none.
+//! class at a high rate, and some have no faults.
 
 mod faults;
 
@@ -11,7 +11,7 @@ use super::plan::TimedAction;
 use super::subject::{SCHEDULE_VERSION, Schedule, Subject};
 use faults::Faults;
 
-/// Returns the schedule of a seed, limited to these classes if any are given.
+/// Draws the schedule of a seed, limited to these classes of faults if any are given.
 pub fn draw<S: Subject>(seed: u64, classes: &[FaultClass]) -> Schedule<S> {
     let odds = S::ODDS;
     let mut dice = Dice::new(seed, odds.stream, odds.steps_max);
@@ -37,7 +37,7 @@ pub fn draw<S: Subject>(seed: u64, classes: &[FaultClass]) -> Schedule<S> {
             add(at_ms, Some(*class), faults.draw(&mut dice, *class));
         }
     }
-    // Stable: steps with the same time stay in the order in which they were drawn.
+    // The sort is stable: steps with the same time stay in the order in which they were drawn.
     steps.sort_by_key(|step| step.at_ms);
     Schedule {
         version: SCHEDULE_VERSION,

@@ -1,4 +1,4 @@
-//! Drawn schedules: all can be played, and together they cover everything.
+//! Tests of drawn schedules: all can be played, and together they cover everything.
 
 use std::collections::BTreeSet;
 

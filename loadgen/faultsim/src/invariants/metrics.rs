@@ -1,5 +1,5 @@
 //! Metrics of a run that no invariant limits: the number of pods, and the rate at which controllers
-//! create them.
+//! create pods.
 
 use std::collections::VecDeque;
 
@@ -11,16 +11,16 @@ use crate::verdict::Verdict;
 
 const MINUTE: i64 = 60_000_000_000;
 
-/// The metrics.
+/// The state from which the metrics are computed.
 #[derive(Debug, Default)]
 pub(super) struct Metrics {
-    /// The times of pod creates by controllers in the last minute, ns.
+    /// The times at which controllers created pods in the last minute, ns.
     creates: VecDeque<i64>,
     pods: u64,
 }
 
 impl Metrics {
-    /// Updates the metrics for a commit.
+    /// Updates the metrics in the verdict for a commit.
     pub(super) fn committed(
         &mut self,
         commit: &Commit,

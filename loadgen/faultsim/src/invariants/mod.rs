@@ -1,9 +1,9 @@
 //! The invariant checker: checks every commit and every step of the controllers, and reports the
 //! first violated invariant. Schedules and scripted hazards use the same checker.
 //!
-//! `tests/RELIABILITY.md` lists the invariants under the numbers used here. This module has those
-//! of every run. An `Oracle` checks those of one workload's pods, and a
-//! [`Judge`](crate::simulation::Judge) those of its other objects.
+//! `tests/RELIABILITY.md` lists the invariants under the numbers used here. This module checks
+//! those of every run. An `Oracle` checks those of the workload that owns the pods, and a
+//! [`Judge`](crate::simulation::Judge) those of any other workload.
 
 mod metrics;
 mod observed;
@@ -36,25 +36,26 @@ use repeats::Repeats;
 use trace::Trace;
 pub(crate) use trace::short;
 
-/// The result of a check: the violated invariant and the problem.
+/// The result of a check. The error is the violated invariant and the problem.
 pub type Checked = Result<(), (&'static str, String)>;
 
-/// Reports whether a commit begins a pod's deletion.
+/// Reports whether a commit begins the deletion of a pod, or removes it immediately.
 pub(crate) fn begins_deletion(old: Option<&Pod>, new: &Pod, change: Change) -> bool {
     let was = old.is_some_and(|pod| pod.metadata.is_deleting());
     !was && (new.metadata.is_deleting() || change == Change::Deleted)
 }
 
-/// The time after the beginning of the quiet phase in which syncs for the last writes are
-/// permitted, ns.
+/// The time at the beginning of the quiet phase in which syncs for the last writes are permitted,
+/// ns.
 const QUIET_SETTLES_NS: i64 = 60_000_000_000;
 
-/// The maximum number of later syncs of a key: an earlier delayed add may become due.
+/// The maximum number of syncs of a key after that time. An add that was delayed earlier may become
+/// due.
 const QUIET_SYNCS_MAX: u32 = 2;
 
-/// The checker of a run. The run's cluster and workers report to it.
+/// The checker of a run, to which the cluster and the workers of the run report.
 pub struct Checker {
-    /// The number of nodes.
+    /// The number of nodes of the cluster.
     nodes: u32,
     over: AtomicBool,
     state: Mutex<State>,
@@ -66,7 +67,7 @@ impl std::fmt::Debug for Checker {
     }
 }
 
-/// The checker's state.
+/// The state of a [`Checker`].
 #[derive(Default)]
 struct State {
     oracle: Box<dyn Oracle>,
@@ -80,9 +81,9 @@ struct State {
     /// replayed.
     is_broken: bool,
     trace: Trace,
-    /// The log, if it is enabled.
+    /// The lines of the log; `None` if the run has no log.
     log: Option<Vec<String>>,
-    /// The sync that causes the next commits.
+    /// The origin of the next commits; `None` if they are not a controller's.
     origin: Option<Origin>,
     now: Now,
     others: Others,
@@ -91,17 +92,18 @@ struct State {
     last_asked_ns: i64,
     /// The time at which the current phase began, ns.
     phase_began_ns: i64,
-    /// The number of syncs in the current phase, except at its beginning, by controller and key.
+    /// The number of syncs in the current phase, except in the first [`QUIET_SETTLES_NS`], by
+    /// controller and key.
     phase_syncs: BTreeMap<(u32, Kind, String), u32>,
 }
 
 impl Checker {
-    /// Returns the checker of a run that begins with this cluster.
+    /// Returns the checker of a run that begins with this cluster, without an oracle.
     pub fn new(cluster: &PlannedCluster, how: How) -> Checker {
         Checker::with(cluster, how, Box::default())
     }
 
-    /// Returns a checker that also calls the oracle of a workload.
+    /// Returns a checker like [`new`](Checker::new) that also calls the oracle of a workload.
     pub(crate) fn with(cluster: &PlannedCluster, how: How, oracle: Box<dyn Oracle>) -> Checker {
         Checker {
             nodes: cluster.nodes,
@@ -141,9 +143,9 @@ impl Checker {
         self.state().last_write_ns
     }
 
-    /// Returns the first disturbance of the quiet phase that began at `since_ns`, if there is any:
-    /// a write, a write request without effect, any request of another workload, or a key that is
-    /// synced repeatedly.
+    /// Returns a disturbance of the quiet phase that began at `since_ns`, if there is any: a write,
+    /// a write request without effect, any request of another workload, or a key that is synced
+    /// repeatedly.
     pub(super) fn restless(&self, since_ns: i64) -> Option<String> {
         let state = self.state();
         let seconds = |at_ns: i64| (at_ns - since_ns) as f64 / 1e9;
@@ -170,7 +172,7 @@ impl Checker {
         self.state().repeats.begin(at_ns);
     }
 
-    /// Begins a phase.
+    /// Records that a phase of the run begins.
     pub(super) fn phase(&self, name: &str, now: Now) {
         let mut state = self.state();
         state.now = now;
@@ -221,7 +223,7 @@ impl Checker {
         self.state().reach.acted();
     }
 
-    /// Called at the end of the run: counts the steps that were noticed.
+    /// Called at the end of the run: counts the faults that controllers noticed last.
     pub(super) fn ends(&self, harness: &FaultHarness) {
         self.state().reach.notice(harness.network().take_noticed());
     }
@@ -249,8 +251,8 @@ impl Checker {
         state.oracle.stale_start();
     }
 
-    /// Checks that a controller's state is as small as it should be, once the run is converged and
-    /// quiet.
+    /// Checks that the controllers' state is as small as it should be once the run has converged
+    /// and is quiet.
     pub(super) fn at_rest(&self, harness: &FaultHarness) {
         self.check(harness.now(), |state| {
             state.strike_hits(harness);
@@ -275,7 +277,7 @@ impl Checker {
         (state.verdict.clone(), log)
     }
 
-    /// Runs a check, and ends the run if it fails. Returns whether it passed.
+    /// Runs a check, and ends the run if the check fails. Returns whether it passed.
     fn check(&self, now: Now, check: impl FnOnce(&mut State) -> Checked) -> bool {
         let mut state = self.state();
         state.now = now;
@@ -305,14 +307,14 @@ impl State {
         }
     }
 
-    /// Counts a pod commit that a controller requested.
+    /// Counts a commit of a pod that a controller requested.
     fn count_pod(&mut self, old: Option<&Pod>, new: &Pod, change: Change) {
         let deletes = old.is_some() && begins_deletion(old, new, change);
         self.verdict.creates += u64::from(old.is_none());
         self.verdict.deletes += u64::from(deletes);
     }
 
-    /// Counts the sync of a key in this phase, except at its beginning.
+    /// Counts the sync of a key in this phase, except in the first [`QUIET_SETTLES_NS`].
     fn count_sync(&mut self, sync: SyncId, key: impl FnOnce() -> String, now: Now) {
         if now.mono_ns - self.phase_began_ns > QUIET_SETTLES_NS {
             let key = (sync.incarnation, sync.kind, key());
@@ -320,7 +322,7 @@ impl State {
         }
     }
 
-    /// Records the hit of a fault.
+    /// Records the hit of a fault on a step of a controller's work; by default, the current step.
     fn strike(&mut self, class: FaultClass, step: Option<&'static str>) {
         let struck = self.verdict.faults.entry(class).or_default();
         struck.struck += 1;
@@ -329,7 +331,7 @@ impl State {
         self.verdict.pairs.insert((class, step));
     }
 
-    /// Counts the requests hit by faults since the last call.
+    /// Counts the requests that faults have hit since the last call.
     fn strike_hits(&mut self, harness: &FaultHarness) {
         for hit in harness.network().take_hits() {
             self.strike(hit.class, Some(coverage::step_of(hit.call, hit.position)));

@@ -1,5 +1,5 @@
 //! The checker's inputs: commits, and the syncs of the workload that its [`Oracle`](super::Oracle)
-//! knows, passed on by the workload's observer.
+//! knows. The workload's observer passes these on.
 
 use podstorm::client::{Answer, Request};
 use podstorm_apiserver::{Commit, CommitObserver};
@@ -43,7 +43,7 @@ impl CommitObserver for Checker {
     }
 }
 
-/// Checks I5, for pods of any workload.
+/// Checks I5 for a pod of any workload: it has at most one controller.
 fn has_one_controller(pod: &Pod) -> Checked {
     let owners = pod.metadata.owner_references.iter();
     if owners.filter(|it| it.controller == Some(true)).count() > 1 {
@@ -59,7 +59,8 @@ impl Origins for Checker {
 }
 
 impl Checker {
-    /// Records the beginning of a sync. If `is_traced`, the name of its kind is part of the trace.
+    /// Records the beginning of a sync. With `is_traced`, the name of the sync's kind is part of
+    /// the trace.
     pub(crate) fn sync_begins(
         &self,
         sync: SyncId,
@@ -94,6 +95,7 @@ impl Checker {
     }
 
     /// Records the answer to a request of the sync, and checks the invariants of all workloads.
+    /// Returns whether they hold.
     pub(crate) fn answered(
         &self,
         sync: SyncId,

@@ -11,14 +11,15 @@ use super::Checked;
 use crate::action::Action;
 use crate::verdict::Verdict;
 
-/// The rules and the state of one workload's syncs. The [`Checker`](super::Checker) calls it at
-/// each event; the workload's observer passes it the workload's requests. Every method is optional.
+/// The rules and the state of one workload's syncs. The [`Checker`](super::Checker) calls the
+/// oracle at each event; the workload's observer passes the workload's requests to the oracle.
+/// Every method is optional.
 pub(crate) trait Oracle: Debug + Send {
     /// Checks a commit of any object; `origin` is the sync of the workload that requested it, if
     /// there is one. Adds counts to the verdict.
     ///
     /// # Errors
-    /// The invariant that the commit violates.
+    /// Fails with the invariant that the commit violates.
     fn committed(&mut self, _: &Commit, _: Option<Origin>, _: &mut Verdict) -> Checked {
         Ok(())
     }
@@ -42,26 +43,27 @@ pub(crate) trait Oracle: Debug + Send {
         false
     }
 
-    /// Returns the current step of the controllers, one of [`STEPS`](crate::coverage::STEPS).
+    /// Returns the current step of the controllers' work, one of [`STEPS`](crate::coverage::STEPS).
     fn step_name(&self) -> &'static str {
         "idle"
     }
 
-    /// Checks that a controller's state is as small as it should be, once the run is converged and
-    /// quiet.
+    /// Checks that the controllers' state is as small as it should be once the run has converged
+    /// and is quiet.
     ///
     /// # Errors
-    /// The violated invariant.
+    /// Fails with the violated invariant.
     fn at_rest(&self, _: &FaultHarness) -> Checked {
         Ok(())
     }
 
-    /// Returns the text that the log adds to the name of a written object; it begins with a space.
+    /// Returns the words that the log adds to the name of a written object. They begin with a
+    /// space.
     fn object_words(&self, _: &AnyObject) -> Option<String> {
         None
     }
 
-    /// Returns the text that the log adds to the name of an object whose status a sync writes.
+    /// Returns the words that the log adds to the name of an object whose status a sync writes.
     fn status_words(&self, _: &AnyObject) -> Option<String> {
         None
     }
@@ -70,7 +72,7 @@ pub(crate) trait Oracle: Debug + Send {
     fn add_to(&self, _: &mut Verdict, _now_ns: i64) {}
 }
 
-/// An oracle without rules: the workload's invariants are elsewhere, or it has none.
+/// An oracle without rules, for a workload whose invariants are checked elsewhere or that has none.
 #[derive(Debug)]
 struct NoOracle;
 

@@ -1,5 +1,5 @@
-//! Syncs of workloads that the checker's [`Oracle`](super::Oracle) does not know: the reports of
-//! their watchers, and the invariants of all workloads (L2, L6).
+//! The syncs of workloads that the checker's [`Oracle`](super::Oracle) does not know. Their
+//! watchers report them, and the invariants of all workloads (L2, L6) are checked.
 
 use std::collections::BTreeSet;
 
@@ -11,7 +11,7 @@ use podstorm_sim::engine::observer::SyncId;
 use super::Checker;
 use super::trace::request_words;
 
-/// The state of these syncs.
+/// The state of the syncs of these workloads.
 #[derive(Debug, Default)]
 pub(super) struct Others {
     /// The syncs in progress.
@@ -21,27 +21,27 @@ pub(super) struct Others {
 }
 
 impl Others {
-    /// Reports whether a sync is in progress.
+    /// Reports whether any of these syncs is in progress.
     pub(super) fn are_busy(&self) -> bool {
         !self.syncs.is_empty()
     }
 
-    /// Removes the syncs of a controller manager that died.
+    /// Removes all syncs in progress, because a controller manager has died.
     pub(super) fn die(&mut self) {
         self.syncs.clear();
     }
 }
 
 impl Checker {
-    /// Records a commit requested by such a sync.
+    /// Records a commit that such a sync requested.
     pub(crate) fn other_committed(&self, commit: &Commit) {
         if let Some((old, new)) = commit.downcast::<Pod>() {
             self.state().count_pod(old, new, commit.change);
         }
     }
 
-    /// Records the beginning of a sync. `repeats` is whether equal requests with equal answers
-    /// count (L6).
+    /// Records the beginning of a sync. `repeats` tells whether repeated requests with equal
+    /// answers are limited (L6).
     pub(crate) fn other_sync_begins(&self, sync: SyncId, key: &str, repeats: bool, now: Now) {
         let mut state = self.state();
         state.note(|| format!("sync {}.{} of {key}", sync.incarnation, sync.number));

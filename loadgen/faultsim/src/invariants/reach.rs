@@ -1,5 +1,6 @@
-//! The steps of a schedule that the code under test noticed: they changed what a controller saw or
-//! did. A fault that hits nothing, or occurs while no controller is watching, does not count.
+//! The steps of a schedule that the code under test noticed, because they changed what a controller
+//! saw or did. A fault that hits nothing, or occurs while no controller is watching, is not
+//! noticed.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,18 +16,18 @@ use super::super::verdict::Struck;
 
 const MS: i64 = 1_000_000;
 
-/// Later evidence that a step was noticed.
+/// Evidence, after a step, that the step was noticed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Sign {
     /// A controller writes while two controllers run.
     Overlap,
     /// A sync begins while the clock is wrong.
     Clock,
-    /// A create is rejected by the quota.
+    /// The quota rejects a create.
     Quota,
     /// A pod on the node fails, becomes unready or is deleted.
     Node(String),
-    /// A deleted pod stays.
+    /// A deleted pod stays because of the finalizer.
     Stuck,
 }
 
@@ -41,16 +42,17 @@ struct Open {
 /// The steps that were noticed.
 #[derive(Debug, Default)]
 pub(super) struct Reach {
-    /// The classes of the steps so far, indexed by mark.
+    /// The fault class of each step so far, indexed by the step's mark; `None` for a step of users.
     steps: Vec<Option<FaultClass>>,
     noticed: BTreeSet<FaultId>,
-    /// The step in progress, if its own writes are the evidence.
+    /// The step in progress, if its own writes are the evidence that it was noticed.
     acting: Option<FaultId>,
     open: Vec<Open>,
 }
 
 impl Reach {
-    /// Called before a step; returns its mark. `is_busy` is whether a sync is in progress.
+    /// Called before a step. Returns the mark of the step. `is_busy` tells whether a sync is in
+    /// progress.
     pub(super) fn acts(
         &mut self,
         class: Option<FaultClass>,
@@ -70,7 +72,7 @@ impl Reach {
                 (Sign::Node(node_name(node % nodes)), *for_ms)
             }
             Some(Action::Stick { for_ms, .. }) => (Sign::Stuck, *for_ms),
-            // All work in progress takes longer.
+            // A pause delays all work in progress.
             Some(Action::Pause { .. }) if is_busy => {
                 self.noticed.insert(mark);
                 return mark;
@@ -155,7 +157,7 @@ impl Reach {
         }
     }
 
-    /// Adds the number of steps of each class, and of those that were noticed.
+    /// Adds the number of steps of each class, and the number of those that were noticed.
     pub(super) fn add_to(&self, faults: &mut BTreeMap<FaultClass, Struck>) {
         for (mark, class) in (0..).zip(&self.steps) {
             let Some(class) = class else { continue };
@@ -166,7 +168,8 @@ impl Reach {
     }
 }
 
-/// Reports whether a pod was lost: it ended, became unready or is being deleted.
+/// Reports whether a commit shows that a pod was lost: it ended, became unready or is being
+/// deleted.
 fn is_lost(old: &Pod, new: &Pod) -> bool {
     old.is_active() && !new.is_active() || old.is_ready() && !new.is_ready()
 }
@@ -228,7 +231,7 @@ mod tests {
         commits(&mut reach, Some(&pod), &pod, None, NOW);
         reach.acted();
         assert_eq!(noticed(&reach, FaultClass::PodKill), (1, 1));
-        // There were no pods.
+        // There are no pods, so the step causes no commit.
         acts(&mut reach, FaultClass::PodKill, &kill, 1);
         reach.acted();
         commits(&mut reach, Some(&pod), &pod, None, NOW);

@@ -1,5 +1,5 @@
-//! L6: after the last fault, no key repeats a request with the same answer endlessly while nothing
-//! has been written for a second.
+//! Invariant L6: after the last fault, no key endlessly repeats a request with the same answer
+//! while nothing has been written for a second.
 
 use std::collections::BTreeMap;
 
@@ -16,26 +16,25 @@ use super::{Checked, Oracle};
 /// minute. Retries without a back-off reach this limit within a second.
 const REPEATS_MAX: u32 = 24;
 
-/// The number of equal requests by one sync that count as one: upstream tries the write of a
-/// StatefulSet's status five times on conflicts.
+/// The number of equal requests by one sync that count as one. On conflicts, upstream attempts the
+/// write of a StatefulSet's status five times.
 const TRIES_MAX: u32 = 5;
 
-/// The time after which every open watch has delivered a write, ns.
+/// The time within which every open watch delivers a write, ns.
 const HEARD_AFTER_NS: i64 = 1_000_000_000;
 
 /// The requests and answers since the last fault.
 #[derive(Default)]
 pub(super) struct Repeats {
-    /// The time before which nothing counts.
+    /// The time of the last fault, before which nothing counts, ns; `None` until it is known.
     from_ns: Option<i64>,
-    /// The time until which the last write may still be on its way to caches, ns. Its events wake
-    /// keys, so nothing counts before this time either.
+    /// The time until which the last write may still be on its way to caches, ns. The write's
+    /// events wake keys, so nothing counts before this time either.
     heard_ns: i64,
-    /// The keys of the syncs in progress that began after the last fault, and the number of equal
-    /// requests with their answers in each.
+    /// The syncs in progress that began after the last fault. For each, the key, and how often each
+    /// request got each answer.
     keys: BTreeMap<SyncId, (String, BTreeMap<String, u32>)>,
-    /// The number of equal requests with equal answers since the last commit, by controller and
-    /// key.
+    /// How often each request got each answer since the last commit, by controller and key.
     counts: BTreeMap<(u32, Kind, String), BTreeMap<String, u32>>,
 }
 
@@ -52,7 +51,7 @@ impl Repeats {
         }
     }
 
-    /// Records the answer to a request.
+    /// Records the answer to a request, and checks L6.
     pub(super) fn answered(
         &mut self,
         sync: SyncId,
@@ -89,7 +88,7 @@ impl Repeats {
         Err(("L6", text))
     }
 
-    /// Records a write: keys have a reason to repeat requests.
+    /// Records a write, after which keys have a reason to repeat requests.
     pub(super) fn committed(&mut self, now: Now) {
         self.heard_ns = now.mono_ns + HEARD_AFTER_NS;
         self.counts.clear();
@@ -101,7 +100,7 @@ impl Repeats {
     }
 }
 
-/// Returns the part of an answer that is the same if nothing happened between two requests.
+/// Returns the part of an answer that stays the same if nothing happens between two requests.
 fn answer_words(answer: &Answer) -> String {
     match answer {
         Answer::Failed(error) => format!("{} {}", error.code, error.message),

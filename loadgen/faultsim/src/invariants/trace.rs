@@ -1,4 +1,4 @@
-//! The hash of everything that happens in a run, and the text of its log.
+//! The trace of a run, which is a hash of everything that happens, and the text of the log.
 
 use podstorm::client::Request;
 use podstorm_apiserver::{Change, Commit};
@@ -8,7 +8,7 @@ use podstorm_sim::engine::observer::{Origin, SyncId};
 
 use super::Oracle;
 
-/// FNV-1a with 128 bits: equal on every machine.
+/// An FNV-1a hash with 128 bits, which is the same on every machine.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Trace(u128);
 
@@ -41,7 +41,7 @@ impl Trace {
     }
 }
 
-/// Formats a commit.
+/// Formats a commit for the log.
 pub(super) fn commit_text(commit: &Commit, origin: Option<Origin>, oracle: &dyn Oracle) -> String {
     let who = match origin {
         None => String::new(),
@@ -83,7 +83,7 @@ pub(super) fn commit_text(commit: &Commit, origin: Option<Origin>, oracle: &dyn 
     )
 }
 
-/// Formats a request of a sync.
+/// Formats a request of a sync for the log.
 pub(super) fn request_text(sync: SyncId, request: &Request, oracle: &dyn Oracle) -> String {
     format!(
         "  sync {} of controller {} requests: {}",
@@ -93,7 +93,7 @@ pub(super) fn request_text(sync: SyncId, request: &Request, oracle: &dyn Oracle)
     )
 }
 
-/// Formats a request.
+/// Formats a request without its sync.
 pub(super) fn request_words(request: &Request, oracle: &dyn Oracle) -> String {
     match request {
         Request::CreatePod { name, .. } => {
@@ -134,7 +134,7 @@ pub(super) fn request_words(request: &Request, oracle: &dyn Oracle) -> String {
     }
 }
 
-/// Returns a prefix of a UID that identifies it.
+/// Returns a prefix of a UID that is long enough to identify the object.
 pub(crate) fn short(uid: &Uid) -> String {
     let mut text = uid.to_string();
     text.truncate(8);

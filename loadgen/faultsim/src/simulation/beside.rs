@@ -1,6 +1,6 @@
-//! A watcher of one workload on top of another watcher, for the workload below it or for none. It
-//! passes every commit to the other watcher and every sync of its workload to the checker, and asks
-//! a [`Judge`] for the invariants of its own workload.
+//! A watcher of one workload on top of another watcher, which is that of the workload below or only
+//! a [`Checker`]. It passes every commit to the other watcher and every sync of its workload to the
+//! checker. A [`Judge`] checks the invariants of its own workload.
 
 use std::fmt::Debug;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -20,7 +20,7 @@ use crate::invariants::{Checked, Checker};
 
 /// The invariants of one workload. Every method except [`missing`](Judge::missing) is optional.
 pub trait Judge: Debug + Send + 'static {
-    /// The workload.
+    /// The workload that the judge knows.
     type Workload: Workload;
 
     /// Called before a sync begins.
@@ -32,7 +32,7 @@ pub trait Judge: Debug + Send + 'static {
     /// there is one.
     ///
     /// # Errors
-    /// The invariant that the commit violates.
+    /// Fails with the invariant that the commit violates.
     fn committed(&mut self, commit: &Commit, sync: Option<SyncId>) -> Checked {
         let _ = (commit, sync);
         Ok(())
@@ -46,7 +46,7 @@ pub trait Judge: Debug + Send + 'static {
     /// Called after a sync has ended.
     ///
     /// # Errors
-    /// The invariant that the sync violated.
+    /// Fails with the invariant that the sync violated.
     fn ended(&mut self, sync: SyncId) -> Checked {
         let _ = sync;
         Ok(())
@@ -55,7 +55,7 @@ pub trait Judge: Debug + Send + 'static {
     /// Returns the first deviation from the required state at rest, if there is any.
     fn missing(&self, simulation: &Simulation) -> Option<String>;
 
-    /// Returns the situations that occurred.
+    /// Returns the situations of the workload that occurred.
     fn situations(&self) -> Vec<&'static str> {
         Vec::new()
     }
@@ -65,21 +65,21 @@ pub trait Judge: Debug + Send + 'static {
         Vec::new()
     }
 
-    /// Returns the requests that a test plants in place of this one.
+    /// Returns the requests that a test plants in place of this request; `None` keeps it.
     #[cfg(test)]
     fn plants(request: &Request) -> Option<Vec<Request>> {
         let _ = request;
         None
     }
 
-    /// Called when a sync begins, for a test to corrupt the workload.
+    /// Called when a sync begins, so that a test can corrupt the workload.
     #[cfg(test)]
     fn spoils(workload: &Self::Workload, queue: usize, key: KeyId, now: Now) {
         let _ = (workload, queue, key, now);
     }
 }
 
-/// A judge on top of another watcher.
+/// A watcher that puts a judge on top of another watcher.
 #[derive(Debug)]
 pub struct Beside<J, W = Checker> {
     below: Arc<W>,
@@ -90,12 +90,13 @@ pub struct Beside<J, W = Checker> {
 #[derive(Debug)]
 struct State<J> {
     judge: J,
-    /// The origin of the next commits.
+    /// The origin of the next commits; `None` if they are not of the judge's workload.
     origin: Option<Origin>,
 }
 
 impl<J: Judge, W: Watcher> Beside<J, W> {
-    /// Puts a judge on top of the watcher of the workload below, or of only a [`Checker`].
+    /// Returns a watcher with a judge on top of the watcher of the workload below, or of only a
+    /// [`Checker`].
     pub fn new(below: W, judge: J) -> Arc<Beside<J, W>> {
         let below = Arc::new(below);
         Arc::new(Beside {

@@ -1,41 +1,41 @@
-//! The end of a run: everything is healed, must converge again, and stay converged.
+//! The end of a run: all faults are healed, and the cluster must converge again and stay converged.
 
 use super::{MS, Simulation, Users, Watcher};
 
 const SECOND: i64 = 1_000 * MS;
 
-/// A time by which every retry has happened: upstream's longest delay is 1,000 s, and more if the
-/// bucket was empty.
+/// The time within which every retry has happened, ns. Upstream's longest delay is 1,000 s, and
+/// more if the token bucket was empty.
 const LAST_RETRY: i64 = 2_000 * SECOND;
 
 /// The requirements for the end of a run.
 #[derive(Clone, Copy, Debug)]
 pub struct Ending {
-    /// The time limit for the first convergence, from the beginning.
+    /// The time limit for the first convergence, from the beginning of the run, ns.
     pub builds_within_ns: i64,
-    /// The time limit for convergence after healing.
+    /// The time limit for convergence after healing, ns.
     pub converges_within_ns: i64,
-    /// The times after healing at which users touch everything. A touch is postponed while a sync
-    /// still expects events: a sync that set expectations before a failed watch was retried waits
-    /// until they expire, and an earlier touch has no effect.
+    /// The times after healing at which users touch everything, ns. A touch is postponed while a
+    /// sync still expects events: a sync that set expectations before a failed watch was retried
+    /// waits until the expectations expire, and an earlier touch would have no effect.
     pub touches_ns: &'static [i64],
-    /// Whether the last touch happens even if the run has converged before.
+    /// Whether all touches happen even if the run has converged before.
     pub touches_always: bool,
-    /// The extension of the limits while a retry is pending.
+    /// The extension of the limits while a retry is pending, ns.
     pub debt_ns: i64,
-    /// The time limit for convergence after users have helped, if they could.
+    /// The time limit for another convergence after users have helped, if they could, ns.
     pub helped_within_ns: i64,
-    /// The time after convergence during which writes are permitted.
+    /// The time after convergence during which writes are still permitted, ns.
     pub settles_ns: i64,
-    /// The time after that during which nothing may be written.
+    /// The time after `settles_ns` during which nothing may be written, ns.
     pub quiet_ns: i64,
 }
 
 impl Ending {
-    /// The time after which expectations have expired and failed watches were retried.
+    /// The time after which expectations have expired and failed watches have been retried, ns.
     pub const EXPECTATIONS_RUN_OUT_NS: i64 = 370 * SECOND;
 
-    /// Ten minutes to build, ten minutes of quiet, no touches, no help.
+    /// The defaults: ten minutes to build, ten minutes of quiet, no touches, no help.
     pub const DEFAULT: Ending = Ending {
         builds_within_ns: 600 * SECOND,
         converges_within_ns: 0,
@@ -49,7 +49,7 @@ impl Ending {
 }
 
 impl Simulation {
-    /// Runs until the first convergence, and returns whether it was reached.
+    /// Runs until the first convergence. Returns whether it was reached within the limit.
     pub(crate) fn builds(&mut self, ending: &Ending, watcher: &impl Watcher) -> bool {
         let limit_ns = ending.builds_within_ns;
         let missing = |simulation: &Simulation| watcher.missing(simulation);
@@ -64,8 +64,8 @@ impl Simulation {
         built.is_some()
     }
 
-    /// Heals everything and ends the run, checking L1 to L3. Returns the time from healing to
-    /// convergence, ns.
+    /// Heals all faults, runs to the end, and checks L1 to L3. Returns the time from healing to
+    /// convergence, ns; `None` if the run did not converge.
     pub fn conclude(
         &mut self,
         ending: &Ending,
@@ -75,16 +75,16 @@ impl Simulation {
         self.checker.phase("heal", self.harness.now());
         self.heal();
         users.put_right(self);
-        // Healing is observed before anything is checked.
+        // Let the tasks observe the healing before anything is checked.
         self.run_to(self.harness.now().mono_ns + MS);
         let now_ns = self.harness.now().mono_ns;
-        // A lost request is a fault until it times out.
+        // A lost request remains a fault until it times out.
         let healed_ns = now_ns.max(self.harness.network().over_ns());
         self.checker.healed(healed_ns);
         let limit_ns = healed_ns - now_ns + ending.converges_within_ns;
         let missing = |simulation: &Simulation| watcher.missing(simulation);
         let touch = |simulation: &mut Simulation, expects: bool| match expects {
-            // A touch would have no effect.
+            // A touch would have no effect, but users can help.
             true => _ = users.help(simulation),
             false => users.touch(simulation),
         };
@@ -92,7 +92,7 @@ impl Simulation {
         let debt_ns = ending.debt_ns;
         let mut converged =
             self.until_converged(limit_ns, debt_ns, touches_ns, always, missing, touch);
-        // After the help, a controller may wait for users again.
+        // The controller may still wait for users.
         if converged.is_none() && !self.checker.is_over() && users.help(self) {
             let limit_ns = ending.helped_within_ns;
             converged = self.until_converged(limit_ns, debt_ns, &[], true, missing, |_, _| {});
@@ -127,8 +127,8 @@ impl Simulation {
         converged_after_ns
     }
 
-    /// Runs until no retry is pending: upstream's retries wait for a quarter of an hour and more,
-    /// and the state of a deleted object is kept until the last of them.
+    /// Runs until no key is delayed: upstream's retries wait for a quarter of an hour and more, and
+    /// the state of a deleted object is kept until its last retry.
     fn retries_come(&mut self) {
         let limit_ns = self.harness.now().mono_ns + LAST_RETRY;
         loop {
@@ -144,8 +144,8 @@ impl Simulation {
     /// Runs until nothing is missing and nothing is in progress. Returns the time since which
     /// nothing is missing, or `None` after the limit, which the [debt](Ending::debt_ns) extends
     /// while a retry is pending. `touch` is called at the given times of waiting; with `always`,
-    /// all calls happen before the end. Its argument is whether a sync still expects events; if so,
-    /// it is called again once none does.
+    /// all of these calls happen before the end. The argument of `touch` tells whether a sync still
+    /// expects events; if one does, `touch` is called again once none does.
     fn until_converged(
         &mut self,
         limit_ns: i64,

@@ -1,4 +1,4 @@
-//! Faults between controllers and cluster, of the clock and of the nodes.
+//! The faults between controllers and cluster, those of the clock and those of the nodes.
 
 use podstorm_apiserver::DeleteOptions;
 use podstorm_objects::Namespace;
@@ -85,7 +85,8 @@ impl Simulation {
                 self.each_connection(|connection| {
                     connection.lag(*stream, u64::from(*versions), for_ns)
                 });
-                // A new list by itself is not an effect of the lagging server.
+                // The end of the watch, which forces a new list, is not an effect of the lagging
+                // server.
                 self.harness.network().set_fault_id(None);
                 self.each_connection(|connection| {
                     connection.end(*stream, StreamEnd::ClosedAndExpired)

@@ -1,4 +1,5 @@
-//! A simulated cluster with faults: carries actions out, and later undoes temporary ones.
+//! A simulated cluster with faults: carries out the actions of a schedule, and later undoes the
+//! temporary ones.
 
 mod beside;
 mod ending;
@@ -38,10 +39,10 @@ pub(crate) use owners::is_idle;
 pub use owners::{NoOwners, OwnerPlan, PodOwners};
 pub use parts::{Users, Watcher};
 
-/// The prefix of the feature gates that make controllers wait for their own writes.
+/// The prefix of the feature gates with which controllers wait for their own writes.
 const STALE_CONSISTENCY: &str = "StaleControllerConsistency";
 
-/// Returns the options of a planned cluster that runs the controllers of these kinds.
+/// Returns the options for a planned cluster that runs the controllers of these kinds.
 pub fn options(
     planned: &PlannedCluster,
     kinds: &[Kind],
@@ -87,35 +88,35 @@ pub fn options(
 
 #[cfg(test)]
 thread_local! {
-    /// A change by a test to the options of all runs on its thread.
+    /// A function with which a test changes the options of all runs on its thread.
     pub(crate) static SPOIL: std::cell::Cell<Option<fn(&mut SimOptions)>> =
         const { std::cell::Cell::new(None) };
 }
 
-/// The age of a new controller manager's first lists, in versions, and the time for which their
-/// servers lag.
+/// The lag of a new controller manager's first lists, in versions, and the time for which the
+/// watches then deliver no events.
 #[derive(Clone, Copy, Debug, Default)]
 struct Stale {
     versions: u32,
     for_ms: u32,
 }
 
-/// An action that is done later, often to undo an earlier one.
+/// An action that is carried out later, often to undo an earlier one.
 #[derive(Clone, Debug)]
 enum Later {
-    /// A controller manager is started with stale lists.
+    /// A controller manager is started, whose first lists may be stale.
     Start { stale: Stale },
     /// The older of two controller managers dies.
     KillOldest,
-    /// Pods lose the finalizer that kept them.
+    /// All pods lose the finalizer that kept them from being removed.
     Unstick,
-    /// An owner of pods is recreated.
+    /// An owner of pods is created again.
     CreateOwner { name: String },
     /// Pods whose containers restarted are ready again.
     Ready { pods: Vec<(String, Uid)> },
     /// A watch ends and lists again.
     List { stream: StreamKind },
-    /// The wall clock is correct again.
+    /// The controllers' wall clock is correct again.
     ClockRight,
     /// The quota is removed.
     LiftQuota,
@@ -125,7 +126,7 @@ enum Later {
     CreateNamespace,
 }
 
-/// Creates the objects of a workload whenever the namespace is recreated.
+/// The function that creates the objects of a workload whenever the namespace is recreated.
 #[derive(Clone)]
 struct CreateObjects(Arc<dyn Fn(&mut Simulation) + Send + Sync>);
 
@@ -138,23 +139,24 @@ impl Debug for CreateObjects {
 /// A cluster with controllers and faults, and the checker that observes it.
 #[derive(Debug)]
 pub struct Simulation {
-    /// The cluster, its nodes and controllers.
+    /// The cluster with its nodes and controllers.
     pub harness: FaultHarness,
     checker: Arc<Checker>,
     planned: PlannedCluster,
-    /// Whether a rejected user write is an error: every write of a script must succeed.
+    /// Whether a rejected write of a user is an error, because every write of a script must
+    /// succeed.
     is_scripted: bool,
-    /// The objects that own pods.
+    /// The kinds of objects that own pods and that actions name.
     owners: &'static dyn PodOwners,
-    /// The plan of each of them, by name.
+    /// The plan of each object that owns pods, by name.
     plans: BTreeMap<String, OwnerPlan>,
     later: DueQueue<Later>,
     begun_ns: i64,
-    /// The downtime of the controller manager after an armed crash, ns, and the age of its first
-    /// lists.
+    /// What follows an armed crash: the downtime of the controller manager, ns, and the staleness
+    /// of its first lists.
     crash: (i64, Stale),
     touches: u64,
-    /// Whether the namespace was deleted and has not been recreated.
+    /// Whether the namespace was deleted and has not been recreated yet.
     away: bool,
     create_objects: Option<CreateObjects>,
 }
@@ -199,7 +201,7 @@ impl Simulation {
         simulation
     }
 
-    /// Sets the kinds of pod owners that actions name; without this call there are none.
+    /// Sets the kinds of pod owners that actions name. Without this call, there are none.
     #[must_use]
     pub fn with_owners(self, owners: &'static dyn PodOwners) -> Simulation {
         Simulation { owners, ..self }
@@ -230,12 +232,12 @@ impl Simulation {
             .expect("the namespace is new");
     }
 
-    /// Starts the disturbed phase: the times of steps count from now.
+    /// Starts the disturbed phase. The times of steps count from now.
     pub(super) fn begin_disturbing(&mut self) {
         self.begun_ns = self.harness.now().mono_ns;
     }
 
-    /// Runs up to a time of the disturbed phase.
+    /// Runs up to a time of the disturbed phase, ms.
     pub(super) fn advance_to(&mut self, at_ms: u32) {
         self.run_to(self.begun_ns + i64::from(at_ms) * MS);
     }
@@ -245,8 +247,8 @@ impl Simulation {
         self.run_until(end_ns, || false);
     }
 
-    /// Runs up to `end_ns`, or until `stop`, called after every step, returns true. Returns whether
-    /// it did.
+    /// Runs up to `end_ns`, until an invariant is violated, or until `stop`, which is called after
+    /// every task run, returns true. Returns whether `stop` returned true.
     pub fn run_until(&mut self, end_ns: i64, mut stop: impl FnMut() -> bool) -> bool {
         loop {
             let due_ns = self.later.next_due_ns();
@@ -303,8 +305,7 @@ impl Simulation {
                 let alive = self.harness.alive();
                 if alive.len() > 1 {
                     alive[0].die();
-                    // The death is processed without a replacement, because another manager is
-                    // running.
+                    // The manager that died is not replaced, because another one is running.
                     self.harness.wake_controllers();
                 }
             }
@@ -331,7 +332,7 @@ impl Simulation {
         }
     }
 
-    /// Starts a controller manager.
+    /// Starts a controller manager whose lists are not stale.
     pub fn start_manager(&mut self) {
         self.start(Stale::default());
     }
@@ -349,7 +350,7 @@ impl Simulation {
         }
     }
 
-    /// Ends all faults.
+    /// Ends all faults, and starts a controller manager if none is alive.
     pub(super) fn heal(&mut self) {
         self.harness.network().heal();
         self.each_connection(|connection| connection.heal());
@@ -358,7 +359,7 @@ impl Simulation {
             match later {
                 // The namespace must be removed first.
                 Later::CreateNamespace => away = true,
-                // A manager is started below, with servers that no longer lag.
+                // A manager is started below, with lists that are not stale.
                 Later::Start { .. } => {}
                 later => self.do_now(later),
             }
@@ -374,7 +375,8 @@ impl Simulation {
         self.harness.wake_controllers();
     }
 
-    /// Recreates the namespace and its objects; if the old namespace still exists, retries later.
+    /// Recreates the namespace and its objects. If the old namespace still exists, retries 100 ms
+    /// later.
     fn namespace_again(&mut self) {
         if self.cluster().get::<Namespace>("", NAMESPACE).is_ok() {
             return self.after(100 * MS, Later::CreateNamespace);
@@ -391,7 +393,7 @@ impl Simulation {
         }
     }
 
-    /// Carries one step out.
+    /// Carries out one step of a schedule.
     pub fn act<A: SubjectAction>(
         &mut self,
         step: &TimedAction<A>,
@@ -488,7 +490,7 @@ impl Simulation {
         }
     }
 
-    /// Returns the first deviation from the wanted state, if there is any.
+    /// Returns the first deviation from the wanted state of pods and their owners, if there is any.
     pub fn missing(&self) -> Option<String> {
         if self.away {
             return Some("the namespace is still terminating".to_owned());

@@ -1,4 +1,4 @@
-//! The objects that own pods and that actions name, for any workload under test.
+//! The objects that own pods and that actions name, for all workloads under test.
 
 use std::fmt::Debug;
 use std::sync::Arc;
@@ -10,20 +10,20 @@ use podstorm_sim::engine::fault_harness::FaultHarness;
 
 use super::Simulation;
 
-/// The owners of the pods on which the workloads of a run are based.
+/// The objects whose pods the workloads of a run are based on.
 pub trait PodOwners: Debug + Sync {
-    /// Returns their kinds. An object without a plan has the first kind.
+    /// Returns the kinds of the owners. A named object without a plan has the first kind.
     fn kinds(&self) -> &'static [Kind];
 
-    /// Returns the object with that name and plan, for creation in the
+    /// Returns the object with this name and plan, for creation in the
     /// [namespace](crate::objects::NAMESPACE) of simulations.
     fn object(&self, name: &str, plan: &OwnerPlan) -> AnyObject;
 
-    /// Returns the first deviation from the required state at rest, if there is any. Unsettled pods
-    /// are checked earlier.
+    /// Returns the first deviation from the required state at rest, if there is any. Pods that are
+    /// starting or terminating are checked before.
     fn missing(&self, harness: &FaultHarness) -> Option<String>;
 
-    /// Reports whether a terminating pod correctly stays.
+    /// Reports whether it is correct that a terminating pod stays.
     fn keep(&self, _: &Cluster, _: &Pod) -> bool {
         false
     }
@@ -35,7 +35,7 @@ pub trait PodOwners: Debug + Sync {
     fn have_delayed(&self, harness: &FaultHarness) -> bool;
 }
 
-/// No owners: actions on owners do nothing.
+/// No owners: actions on owners have no effect.
 #[derive(Clone, Copy, Debug)]
 pub struct NoOwners;
 
@@ -66,13 +66,13 @@ impl PodOwners for NoOwners {
 pub struct OwnerPlan {
     /// The kind of the object.
     pub kind: Kind,
-    /// The value of the label `app` of its pods and its selector.
+    /// The value of the label `app` of the object's pods and in its selector.
     pub like: String,
     /// The number of replicas.
     pub replicas: i32,
-    /// `minReadySeconds`.
+    /// The object's `minReadySeconds`.
     pub min_ready_seconds: i32,
-    /// Whether it was permanently deleted.
+    /// Whether users have permanently deleted the object.
     pub(super) is_deleted: bool,
 }
 
@@ -104,12 +104,12 @@ impl Simulation {
         };
         let object = self.owners.object(name, plan);
         let (api, now) = (self.cluster().api(plan.kind), self.harness.now());
-        // Rejected if it exists or the namespace is terminating, in which case there is nothing to
-        // do.
+        // The create is rejected if the object exists or the namespace is terminating. In both
+        // cases, there is nothing to do.
         let _ = api.create(object, now);
     }
 
-    /// Returns the API for the kind of the named object.
+    /// Returns the API for the kind of the named object; `None` if there are no kinds of owners.
     fn api(&self, name: &str) -> Option<Api<'_>> {
         let planned = self.plans.get(name).map(|plan| plan.kind);
         let kind = planned.or_else(|| self.owners.kinds().first().copied());
@@ -138,7 +138,7 @@ impl Simulation {
         self.owners.kinds().iter().flat_map(list).collect()
     }
 
-    /// Resolves a name like `web/2`; returns `None` if `web` owns nothing.
+    /// Resolves a name like `web/2` to the name of an object. Returns `None` if `web` owns nothing.
     ///
     /// # Panics
     /// Panics if the part after the `/` is not a number.
@@ -161,7 +161,7 @@ impl Simulation {
     }
 }
 
-/// Returns the pods of an object.
+/// Returns those of `pods` that an object controls.
 pub(super) fn owned_by<'a>(
     owner: &'a ObjectMeta,
     pods: &'a [Arc<Pod>],
@@ -173,7 +173,7 @@ pub(super) fn owned_by<'a>(
     })
 }
 
-/// Returns the first pod that is starting or terminating, if there is any.
+/// Describes the first pod that is terminating or not ready yet, if there is any.
 pub(super) fn unsettled_pod(cluster: &Cluster, owners: &dyn PodOwners) -> Option<String> {
     let (pods, _) = cluster.list::<Pod>(None);
     let goes = |pod: &&Arc<Pod>| pod.metadata.is_deleting() && !owners.keep(cluster, pod);
@@ -185,7 +185,7 @@ pub(super) fn unsettled_pod(cluster: &Cluster, owners: &dyn PodOwners) -> Option
     Some(format!("{} is not ready yet", unready.metadata.name))
 }
 
-/// Reports whether no node of the simulation can take the pod: it requests its own scheduler.
+/// Reports whether the pod stays without a node, because it requests its own scheduler.
 pub(crate) fn is_idle(pod: &Pod) -> bool {
     pod.spec.scheduler_name.is_some() && pod.node_name.is_none()
 }

@@ -11,12 +11,12 @@ use crate::invariants::Checker;
 
 /// The users of a run.
 pub trait Users: Sized {
-    /// The plan of the objects that they create.
+    /// The plan of an object that the users create.
     type Planned;
-    /// Their actions.
+    /// An action of the users.
     type Action;
 
-    /// Returns users who know these objects.
+    /// Returns users who know these planned objects.
     fn new(planned: &[Self::Planned]) -> Self;
 
     /// Creates the initial objects.
@@ -26,13 +26,13 @@ pub trait Users: Sized {
     /// request that the server rejects has no effect.
     fn act(&mut self, simulation: &mut Simulation, action: &Self::Action);
 
-    /// Called when the faults have ended: replaces wishes that can't be satisfied.
+    /// Called when the faults have ended: replaces specs that can't be satisfied.
     fn put_right(&mut self, _: &mut Simulation) {}
 
-    /// Touches everything once.
+    /// Touches every object once.
     fn touch(&mut self, simulation: &mut Simulation);
 
-    /// Helps if the controller is known to wait for users, and returns whether it did.
+    /// Helps if a controller is known to wait for users. Returns whether it helped.
     fn help(&mut self, _: &mut Simulation) -> bool {
         false
     }
@@ -40,7 +40,7 @@ pub trait Users: Sized {
 
 /// Observes a run: the checker, or a wrapper that checks more.
 pub trait Watcher: CommitObserver + 'static {
-    /// Returns the checker, which has the result of the run.
+    /// Returns the checker, which holds the result of the run.
     fn checker(self: Arc<Self>) -> Arc<Checker>;
 
     /// Returns the receiver for the origins of commits by orphaned requests.
@@ -48,7 +48,7 @@ pub trait Watcher: CommitObserver + 'static {
         self.checker()
     }
 
-    /// Observes the controllers that it knows.
+    /// Registers observers of the controllers that the watcher knows.
     fn observe(self: Arc<Self>, _: &mut FaultHarness) {}
 
     /// Returns the first deviation from the required state at rest, if there is any.
@@ -56,10 +56,11 @@ pub trait Watcher: CommitObserver + 'static {
         simulation.missing()
     }
 
-    /// Called after users have acted: a model performs the controllers' reaction.
+    /// Called after users have acted, so that a model can perform the controllers' reaction.
     fn stepped(&self, _: &Simulation) {}
 
-    /// Called before a step and at the end of the run: compares a model with the actual state.
+    /// Called before a step and at the end of the run, so that a model can be compared with the
+    /// actual state.
     fn compares(&self, _: &Simulation) {}
 
     /// Returns the situations that occurred, in addition to those of the checker.

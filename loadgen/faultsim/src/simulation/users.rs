@@ -43,27 +43,28 @@ impl Simulation {
         names.iter().for_each(|name| self.touch(name));
     }
 
-    /// Merges JSON into an owner of pods.
+    /// Merges JSON into an owner of pods, as a user.
     pub fn patch_owner(&self, name: &str, patch: Value) {
         let (patch, now) = (Patch::Merge(members(patch)), self.harness.now());
         self.ask(name, |api| api.patch(NAMESPACE, name, &patch, now));
     }
 
-    /// Merges JSON into a pod.
+    /// Merges JSON into a pod, as a user.
     pub fn patch_pod(&self, name: &str, patch: Value) {
         let patch = Patch::Merge(members(patch));
         let now = self.harness.now();
         self.written(self.cluster().patch::<Pod>(NAMESPACE, name, &patch, now));
     }
 
-    /// Merges JSON into the status of a pod.
+    /// Merges JSON into the status of a pod, as a user.
     pub fn patch_pod_status(&self, name: &str, status: Value) {
         let patch = Patch::Merge(members(json!({"status": status})));
         let (cluster, now) = (self.cluster(), self.harness.now());
         self.written(cluster.patch_status::<Pod>(NAMESPACE, name, &patch, now));
     }
 
-    /// A user creates an object in the namespace of the simulation.
+    /// A user creates an object in the namespace of the simulation. Returns the stored object, or
+    /// `None` if the server rejects the request.
     ///
     /// # Panics
     /// Panics if the object is invalid for its kind.
@@ -109,8 +110,9 @@ impl Simulation {
         );
     }
 
-    /// Handles the outcome of a user's write. If the object is deleted or a rule forbids the write,
-    /// it has no effect.
+    /// Handles the outcome of a user's write. A write that is rejected, because the object was
+    /// deleted or a rule forbids the write, has no effect. In a scripted simulation, a rejected
+    /// write panics.
     pub(crate) fn written<T>(&self, outcome: Result<T, ApiError>) {
         if let Err(error) = outcome {
             assert!(!self.is_scripted, "a script's write is rejected: {error}");
@@ -157,7 +159,8 @@ impl Simulation {
         self.written(self.cluster().create(pod, self.harness.now()));
     }
 
-    /// Creates a pod without an owner, matched by the owner's selector or by none.
+    /// Creates a pod without an owner. The selector of `owner` matches the pod; without `owner`, no
+    /// selector does.
     pub(super) fn create_named(&self, name: &str, owner: Option<&str>, cost: Option<i32>) {
         let like = owner.and_then(|owner| self.plans.get(owner));
         let labels = like.map_or_else(|| json!({"app": null}), |plan| json!({"app": plan.like}));
@@ -176,7 +179,8 @@ impl Simulation {
         (0..pods).for_each(|_| self.create_pod(orphan.clone()));
     }
 
-    /// Returns that percentage of an owner's pods for which `pass` is true, in name order.
+    /// Returns the first pods of an owner for which `pass` returns true, in name order: the given
+    /// percentage of them, rounded up.
     pub(super) fn some_pods(
         &self,
         name: &str,
@@ -240,7 +244,7 @@ impl Simulation {
         }
     }
 
-    /// Adds or removes the finalizer that keeps a pod. Other finalizers stay.
+    /// Adds or removes the finalizer that keeps a pod from being removed. Other finalizers stay.
     pub(super) fn stick(&self, pod: &Pod, is_stuck: bool) {
         let others = pod.metadata.finalizers().iter().map(|name| &**name);
         let others = others.filter(|name| *name != STUCK);

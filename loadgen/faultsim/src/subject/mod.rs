@@ -1,11 +1,11 @@
-//! A campaign's interface to a workload: the drawing of schedules, the actions of users, and the
-//! invariants.
+//! The interface between a campaign and a workload: the drawing of schedules, the actions of users,
+//! and the invariants.
 //!
 //! A workload joins the campaign with one `impl` of [`Subject`] and one line in
 //! [`workloads`](crate::workloads). The faults of the cluster, of requests and of watches, the
 //! phases of a run, minimization and the sums over many seeds are the same for all workloads. If a
-//! workload builds on pods of other objects, actions name these [owners](Subject::OWNERS), and the
-//! owners' checker also checks the run.
+//! workload builds on other objects that own pods, actions name these [owners](Subject::OWNERS),
+//! and the owners' checker also checks the run.
 
 mod schedule;
 
@@ -30,11 +30,11 @@ pub(crate) use schedule::{check_within, header};
 
 /// A workload that campaigns can test.
 pub trait Subject: ControllerType + Clone + Debug + PartialEq + Eq + Send + Sync {
-    /// An initial object.
+    /// The plan of an initial object.
     type Planned: Clone + Debug + PartialEq + Eq + Send + Sync + Serialize + DeserializeOwned;
-    /// An action at one time.
+    /// An action of a schedule.
     type Action: SubjectAction;
-    /// The state of a drawing, for example how often a fault was drawn.
+    /// The state of a drawing, for example how often a fault has been drawn.
     type Drawing;
     /// The users of a run.
     type Users: Users<Planned = Self::Planned, Action = Self::Action>;
@@ -44,16 +44,16 @@ pub trait Subject: ControllerType + Clone + Debug + PartialEq + Eq + Send + Sync
     /// The probabilities with which schedules are drawn.
     const ODDS: Odds;
 
-    /// The objects that own pods, named by actions on the cluster.
+    /// The objects that own pods, which actions on the cluster name.
     const OWNERS: &'static dyn PodOwners = &NoOwners;
 
-    /// Controllers that also run, regardless of a schedule's kinds.
+    /// The controllers that also run, regardless of a schedule's kinds.
     const BESIDE: &'static [&'static ControllerRow] = &[];
 
-    /// Known bugs of upstream's controller, with the schedules that reproduce them.
+    /// The known bugs of upstream's controller, with the schedules that reproduce them.
     const BUGS: &'static [Bug] = &[];
 
-    /// Returns the object's name.
+    /// Returns the name of a planned object.
     fn name(planned: &Self::Planned) -> &str;
 
     /// Draws the initial objects, at least one.
@@ -100,20 +100,20 @@ pub trait Subject: ControllerType + Clone + Debug + PartialEq + Eq + Send + Sync
     /// Checks that an object can be created.
     ///
     /// # Errors
-    /// The problem with the object.
+    /// Fails with the problem of the object.
     fn check_object(planned: &Self::Planned) -> Result<(), String>;
 
     /// Checks an action that is not [on the cluster](SubjectAction::on_cluster).
     ///
     /// # Errors
-    /// The problem with the action.
+    /// Fails with the problem of the action.
     fn check_action(action: &Self::Action) -> Result<(), String>;
 
-    /// Returns the kinds whose controllers run. Of the controllers of its own kind, only the
-    /// workload's runs.
+    /// Returns the kinds whose controllers run. Of the controllers of the workload's own kind, only
+    /// the workload's controller runs.
     fn kinds(schedule: &Schedule<Self>) -> Vec<Kind>;
 
-    /// Returns the watcher of a run of that schedule.
+    /// Returns the watcher of a run of this schedule.
     fn watcher(schedule: &Schedule<Self>, how: How) -> Arc<Self::Watcher>;
 
     /// Returns the requirements for the end of a run.

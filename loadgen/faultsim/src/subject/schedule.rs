@@ -1,4 +1,4 @@
-//! Schedules: the initial state of a run, and its timed actions.
+//! Schedules: the initial state of a run, and the timed actions.
 
 use std::collections::BTreeSet;
 
@@ -20,7 +20,7 @@ pub const SCHEDULE_VERSION: u32 = 4;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields, bound = "")]
 pub struct Schedule<S: Subject> {
-    /// [`SCHEDULE_VERSION`].
+    /// The version of the format, which must be [`SCHEDULE_VERSION`].
     pub version: u32,
     /// The name of the workload.
     pub workload: String,
@@ -32,14 +32,14 @@ pub struct Schedule<S: Subject> {
     pub cluster: PlannedCluster,
     /// The end of the disturbed phase, ms.
     pub disturb_ms: u32,
-    /// The classes that the seed enables.
+    /// The classes of faults that the seed enables.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub classes: Vec<FaultClass>,
-    /// The actions, in time order.
+    /// The timed actions, in the order of their times.
     pub steps: Vec<TimedAction<S::Action>>,
 }
 
-/// The reason why a schedule can't be played, with the place and the correction.
+/// The error for a schedule that can't be played. The message states the place and the correction.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct ScheduleError(String);
@@ -55,7 +55,7 @@ impl ScheduleError {
         ScheduleError(text)
     }
 
-    /// Rejects a schedule with another version than [`SCHEDULE_VERSION`].
+    /// Rejects a schedule whose version is not [`SCHEDULE_VERSION`].
     fn of_version(version: u32) -> Result<(), ScheduleError> {
         if version == SCHEDULE_VERSION {
             return Ok(());
@@ -71,7 +71,7 @@ impl<S: Subject> Schedule<S> {
     /// Reads a schedule from YAML or JSON and checks it.
     ///
     /// # Errors
-    /// The first problem, with its line or step.
+    /// Fails with the first problem, with its line or step.
     pub fn read(text: &str) -> Result<Schedule<S>, ScheduleError> {
         header(text)?;
         let schedule: Schedule<S> = Located::from_yaml(text)?.read()?;
@@ -82,7 +82,7 @@ impl<S: Subject> Schedule<S> {
     /// Checks that the schedule can be played.
     ///
     /// # Errors
-    /// The first invalid step or setting, with the valid values.
+    /// Fails with the first invalid step or setting, with the valid values.
     pub fn check(&self) -> Result<(), ScheduleError> {
         ScheduleError::of_version(self.version)?;
         self.checked().map_err(ScheduleError)
@@ -145,7 +145,7 @@ impl<S: Subject> Schedule<S> {
     }
 }
 
-/// Returns the workload of a schedule of this version, without checking the rest.
+/// Returns the name of the workload of a schedule. Checks only the version.
 pub(crate) fn header(text: &str) -> Result<String, ScheduleError> {
     #[derive(Deserialize)]
     struct Versioned {
@@ -156,7 +156,7 @@ pub(crate) fn header(text: &str) -> Result<String, ScheduleError> {
         workload: String,
     }
     let file = Located::from_yaml(text)?;
-    // Checked before the other members, which belong to this version.
+    // The version is checked before the other members, which depend on it.
     let Versioned { version } = file.read()?;
     ScheduleError::of_version(version)?;
     let Header { workload } = file.read()?;
@@ -184,7 +184,7 @@ fn check_step<S: Subject>(action: &S::Action, names: &BTreeSet<&str>) -> Result<
     }
 }
 
-/// Checks that a number is within these bounds, both included.
+/// Checks that a number is within these bounds, inclusive.
 pub(crate) fn check_within(name: &str, value: u32, low: u32, high: u32) -> Result<(), String> {
     if value < low || value > high {
         return Err(format!("{name}: {value} is not within {low} to {high}"));
@@ -192,7 +192,7 @@ pub(crate) fn check_within(name: &str, value: u32, low: u32, high: u32) -> Resul
     Ok(())
 }
 
-/// Checks that the kind of a new owner is one of these.
+/// Checks that the kind of a new owner, if the action names one, is one of these.
 fn check_kind(action: &Action, kinds: &[Kind]) -> Result<(), String> {
     match action {
         Action::CreateOverlapping {
@@ -366,7 +366,7 @@ mod tests {
             let error = schedule.check().unwrap_err().to_string();
             assert!(error.contains(words), "{error}");
         }
-        // For a file of another version, the version is the problem, not its members.
+        // For a file of another version, the version is reported as the problem, not the members.
         let error = crate::rows::read("version: 2\nworld: {}").unwrap_err();
         assert!(error.to_string().contains("version 2"), "{error}");
         let text = touched(&[(1, "web")]).to_yaml();

@@ -1,4 +1,4 @@
-//! The workloads of this project that campaigns test: a folder and a line each.
+//! The workloads of this project that campaigns can test. Each has a folder and a line here.
 
 pub mod deployments;
 pub mod jobs;
@@ -14,7 +14,8 @@ use podstorm::ttl_after_finished::TtlAfterFinished;
 
 use crate::row::SubjectRow;
 
-/// Returns their rows, in list order. The first one is the default.
+/// Returns the rows of the workloads, in the order in which they are listed. The first workload is
+/// the default.
 pub(crate) fn rows() -> [SubjectRow; 5] {
     [
         SubjectRow::new::<ReplicaSets>(),

@@ -32,7 +32,7 @@ impl Dice {
         let amounts = ["0", "1", "2", "5", "1%", "25%", "30%", "50%", "100%"];
         let surge = self.one(&amounts).to_owned();
         let unavailable = match &*surge {
-            // At most one of them may be 0.
+            // At most one of the two amounts may be 0.
             "0" => self.one(&amounts[1..]),
             _ => self.one(&amounts),
         };

@@ -1,4 +1,4 @@
-//! The end of a run: Deployments that have not converged, and the help of users.
+//! The end of a run: the Deployments that have not converged, and how users help them.
 
 use podstorm::deployment::annotations::DESIRED_REPLICAS;
 use podstorm_apiserver::Cluster;
@@ -16,7 +16,7 @@ pub(super) fn missing(simulation: &Simulation, rollout_checker: &RolloutChecker)
     let all = deployments(cluster);
     let incomplete = || all.iter().find_map(|it| difference(cluster, it));
     let behind = || rollout_checker.behind(cluster);
-    // A state that is correct by chance may be written once more by the retry.
+    // The retry may write a state that is correct by chance once more.
     let retries = || simulation.harness.has_retries();
     let retries = || retries().then(|| "a failed sync is still waiting for its retry".to_owned());
     let missing = simulation.missing().or_else(incomplete).or_else(behind);
@@ -111,7 +111,7 @@ fn unclaimed(cluster: &Cluster, deployment: &Deployment) -> Option<String> {
     })
 }
 
-/// Replaces user wishes that can't be satisfied.
+/// Replaces specs of users that can't be satisfied.
 pub(super) fn put_right(simulation: &mut Simulation, users: &mut DeploymentUsers) {
     for planned in &*users.planned() {
         let name = || planned.name.clone();
@@ -127,7 +127,7 @@ pub(super) fn put_right(simulation: &mut Simulation, users: &mut DeploymentUsers
             .harness
             .cluster()
             .list::<ReplicaSet>(Some(NAMESPACE));
-        // A pending rollback may restore such a template.
+        // A pending rollback may restore a template that can't run.
         let is_bad = !can_run(&deployment.spec.template)
             || sets.iter().any(|set| !can_run(&set.spec.template));
         if is_bad {
@@ -140,7 +140,7 @@ fn can_run(template: &podstorm_objects::PodTemplate) -> bool {
     template.spec.scheduler_name.is_none()
 }
 
-/// Users touch everything, and help.
+/// Users touch every object, and help.
 pub(super) fn touch(simulation: &mut Simulation, users: &mut DeploymentUsers) {
     for deployment in deployments(simulation.harness.cluster()) {
         let name = deployment.metadata.name.to_string();
@@ -156,7 +156,7 @@ pub(super) fn touch(simulation: &mut Simulation, users: &mut DeploymentUsers) {
     simulation.touch_all();
 }
 
-/// Helps Deployments whose controller is known to wait for users, and returns whether there were
+/// Helps the Deployments whose controller is known to wait for users. Returns whether there were
 /// any.
 pub(super) fn help(simulation: &mut Simulation, users: &mut DeploymentUsers) -> bool {
     let mut has_helped = false;
@@ -175,9 +175,9 @@ pub(super) fn help(simulation: &mut Simulation, users: &mut DeploymentUsers) -> 
                 unavailable: "0".to_owned(),
             };
             let help = match active().count() {
-                // H3: its size is correct, but its annotation is not.
+                // H3: the size of the ReplicaSet is correct, but its annotation is not.
                 1 => UserAction::Scale(name, replicas + 1),
-                // H4: nothing scales more than one of them.
+                // H4: with several active ReplicaSets, upstream scales none of them.
                 _ => UserAction::Strategy(name, rolling),
             };
             users.act(simulation, &help);

@@ -6,14 +6,14 @@ use podstorm_objects::{Deployment, IntOrString, PodTemplate, ReplicaSet};
 /// The maximum number of pods, and the minimum number of available pods.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Limits {
-    /// `replicas` plus `maxSurge`.
+    /// The maximum number of pods: `replicas` plus `maxSurge`.
     pub(super) most: i64,
-    /// `replicas` minus `maxUnavailable`; 0 with `Recreate`.
+    /// The minimum number of available pods: `replicas` minus `maxUnavailable`; 0 with `Recreate`.
     pub(super) least_available: i64,
 }
 
-/// Returns the limits of a Deployment. Percentages of the surge are rounded up, and those of
-/// unavailable pods down; if both are then 0, one pod may be unavailable.
+/// Returns the limits of a Deployment. A percentage for the surge is rounded up, and one for
+/// unavailable pods down. If both results are 0, one pod may be unavailable.
 pub(super) fn limits(deployment: &Deployment) -> Limits {
     let replicas = i64::from(deployment.replicas());
     let strategy = &deployment.spec.strategy;
@@ -44,8 +44,8 @@ pub(super) fn limits(deployment: &Deployment) -> Limits {
     }
 }
 
-/// Reports whether two templates of schedules are equal. They differ only in their image and their
-/// scheduler.
+/// Reports whether two templates of schedules are equal. Such templates can differ only in their
+/// image and scheduler.
 pub(super) fn is_same(a: &PodTemplate, b: &PodTemplate) -> bool {
     let images = |it: &PodTemplate| {
         let containers = it.spec.containers.iter();
@@ -55,7 +55,8 @@ pub(super) fn is_same(a: &PodTemplate, b: &PodTemplate) -> bool {
     images(a) == images(b) && scheduler(a) == scheduler(b)
 }
 
-/// Reports whether a Deployment of a schedule selects a ReplicaSet: its selector has only labels.
+/// Reports whether a Deployment of a schedule, whose selector has only labels, selects a
+/// ReplicaSet.
 pub(super) fn selects(deployment: &Deployment, set: &ReplicaSet) -> bool {
     let selector = deployment.spec.selector.as_ref();
     selector.is_some_and(|it| set.metadata.labels.contains_all(&it.match_labels))

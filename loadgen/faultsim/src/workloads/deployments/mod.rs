@@ -1,52 +1,54 @@
 //! Deployments under faults.
 //!
 //! A seed draws one to three Deployments, user actions on them ([`users`]), and faults. The checker
-//! of ReplicaSets checks all work of the ReplicaSet controller. On top of it, [`checker`] checks
+//! of ReplicaSets checks all work of the ReplicaSet controller. On top of that, [`checker`] checks
 //! every commit of the Deployment controller.
 //!
 //! When the faults have ended, users resume paused Deployments, and replace templates that can't
-//! run. Then everything must converge to the wanted state, and stay there without a write.
+//! run. Then all objects must converge to the wanted state, and stay there without any write.
 //!
 //! # Invariants
 //!
-//! Each invariant is about one commit of the Deployment controller, and uses the server's state at
-//! that time. *Seen* means in the controller's caches when the sync began, or written by the sync
-//! itself. A sync *scales* if the Deployment is paused, or if the desired size recorded on an
-//! active ReplicaSet differs from the Deployment's. A change by a user or by another sync that was
-//! not seen excuses exactly the pods that it explains: upstream's controller waits for none of its
-//! own writes.
+//! Each invariant is about one commit of the Deployment controller, and refers to the server's
+//! state at that time. *Seen* means in the controller's caches when the sync began, or written by
+//! the sync itself. A sync *scales* if the Deployment is paused, or if the desired size that is
+//! recorded on an active ReplicaSet differs from the Deployment's size. An unseen change by a user
+//! or by another sync excuses exactly the pods that it explains, because upstream's controller does
+//! not wait for its own writes.
 //!
 //! * **D1** No write makes a ReplicaSet larger if all of them together then exceed `replicas` plus
-//!   `maxSurge`. Of every other ReplicaSet, only the seen size counts. A sync that scales is
-//!   checked at its end, if it reaches it, because some grow before others shrink. If there are
+//!   `maxSurge`. Of every other ReplicaSet, at most the seen size counts. A sync that scales is
+//!   checked only at its end, because some ReplicaSets grow before others shrink. If there are
 //!   already too many pods, each ReplicaSet has at most its previous size, or its share according
-//!   to its `max-replicas` annotation, which is wrong after a user has resized it. A rollback
-//!   requested by annotation first creates the ReplicaSet of the current template, with `Recreate`
-//!   at its full size.
+//!   to its `max-replicas` annotation, which is wrong after a user has resized it. A rollback that
+//!   an annotation requests first creates the ReplicaSet of the current template, at full size with
+//!   `Recreate`.
 //! * **D2** No write of a rolling update that removes a pod seen as available leaves fewer than
-//!   `replicas` minus `maxUnavailable` pods available. No write of an old ReplicaSet leaves less
-//!   than that in old sizes plus available pods of the new one. Pods that were seen as available
-//!   but are not (they died since, or their ReplicaSet has just shrunk) count. A sync that scales
-//!   has no such limit: upstream considers only sizes there.
-//! * **D3** The revision of a ReplicaSet never decreases; that of a new one is above all seen
-//!   revisions; that of a Deployment changes to at least the highest seen revision.
-//! * **D4** A ReplicaSet grows only if it is the oldest seen one with the seen template, or in a
-//!   sync that scales.
+//!   `replicas` minus `maxUnavailable` pods available. No write of an old ReplicaSet makes the sum
+//!   of the old sizes and the available pods of the new ReplicaSet smaller than that. Pods count
+//!   that were seen as available but are not, because they have died since or their ReplicaSet has
+//!   just shrunk. A sync that scales has no such limit, because upstream then considers only sizes.
+//! * **D3** The revision of a ReplicaSet never decreases. The revision of a new ReplicaSet is above
+//!   all seen revisions. The revision of a Deployment changes only to at least the highest seen
+//!   revision.
+//! * **D4** A ReplicaSet grows only if it is the oldest seen ReplicaSet with the seen template, or
+//!   in a sync that scales.
 //! * **D5** No ReplicaSet is created for a Deployment that was seen paused, or for a template that
 //!   a seen ReplicaSet has.
-//! * **D6** With `Recreate`, none grows while another seen ReplicaSet has or wants pods, except in
-//!   such a rollback.
+//! * **D6** With `Recreate`, no ReplicaSet grows while another seen ReplicaSet has or wants pods,
+//!   except in a rollback as in D1.
 //! * **D7** Only ReplicaSets whose names were seen as old, without pods and beyond the history
 //!   limit are deleted. This refers to the state when the sync began: for a paused Deployment,
-//!   upstream may enlarge one and delete it.
+//!   upstream may enlarge a ReplicaSet and then delete it.
 //! * **L1** Within a limit after the end of faults, every Deployment is complete: the ReplicaSet of
-//!   its template has all pods, no other has any, the status and its conditions show that, and the
-//!   history is within its limit. Hazards H3 and H4 of the controller's specification are
-//!   exceptions that users end: they scale, or request a rolling update. A touch ends H2 and H10.
-//! * **L2** Then nothing is written for ten minutes.
+//!   its template has all pods, no other ReplicaSet has any, the status and its conditions show
+//!   that, and the history is within its limit. Hazards H3 and H4 of the controller's specification
+//!   are exceptions, which users end by scaling or by requesting a rolling update. A touch ends H2
+//!   and H10.
+//! * **L2** After that, nothing is written for ten minutes.
 //! * **L6** No livelock: after the last fault, no Deployment repeats a request with the same answer
 //!   more than 24 times once nothing has been written for a second. Hazard H1 is an exception: a
-//!   Deployment that was complete but no longer is gets synced every few milliseconds, and if H2
+//!   Deployment that was complete but no longer is complete is synced every few milliseconds. If H2
 //!   hides a failure, the write is repeated as often.
 
 pub mod checker;
@@ -81,34 +83,34 @@ const SECOND: i64 = 1_000_000_000;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct PlannedDeployment {
-    /// The name.
+    /// The name of the Deployment.
     pub name: String,
-    /// The value of the label `app` in its selector.
+    /// The value of the label `app` in the Deployment's selector.
     pub app: String,
     /// The number of replicas.
     pub replicas: i32,
     /// The strategy for replacing pods.
     pub strategy: Strategy,
-    /// `minReadySeconds`.
+    /// The Deployment's `minReadySeconds`.
     pub min_ready_seconds: i32,
-    /// `progressDeadlineSeconds`.
+    /// The Deployment's `progressDeadlineSeconds`.
     pub progress_deadline_seconds: i32,
-    /// `revisionHistoryLimit`.
+    /// The Deployment's `revisionHistoryLimit`.
     pub revision_history_limit: i32,
 }
 
-/// The time after the end of faults at which users touch Deployments that are not at rest: by then,
-/// a dropped key, or a scale-down whose error upstream swallows, waits only for an event.
+/// The time after the end of faults at which users touch Deployments that are not at rest, ns. By
+/// then, a dropped key, or a scale-down whose error upstream swallows, waits only for an event.
 const TOUCH_AFTER: i64 = 90 * SECOND;
 
-/// The extra time that a retry of upstream's controller may need: the token bucket has no limit on
-/// its debt, and hazard H1 adds a key 200 times a second at a refill rate of 10.
+/// The additional time that a retry of upstream's controller may need, ns. The token bucket has no
+/// limit on its debt, and hazard H1 adds a key 200 times per second at a refill rate of 10.
 const DEBT: i64 = 14_400 * SECOND;
 
-/// The duration of a rollout of a dozen pods, one after the other.
+/// The maximum duration of a rollout of a dozen pods, one after the other, ns.
 const ROLLOUT: i64 = 600 * SECOND;
 
-/// The watches of both controllers, weighted towards those that the Deployment controller reads.
+/// The watches of both controllers. Those that the Deployment controller reads have more weight.
 const STREAMS: [StreamKind; 6] = [
     StreamKind::from_kind(Kind::POD),
     StreamKind::from_kind(Kind::REPLICA_SET),
@@ -240,7 +242,8 @@ impl Subject for Deployments {
                 touches_ns: &[TOUCH_AFTER],
                 ..ending
             },
-            // ReplicaSets: the longest delay of a retry, and the expiry of two expectations.
+            // For the ReplicaSets: the longest delay of a retry, and the expiry of two
+            // expectations.
             Behaviour::Upstream => Ending {
                 converges_within_ns: Ending::EXPECTATIONS_RUN_OUT_NS + 1_600 * SECOND,
                 touches_ns: &[TOUCH_AFTER, Ending::EXPECTATIONS_RUN_OUT_NS],

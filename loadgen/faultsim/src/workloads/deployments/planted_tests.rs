@@ -1,5 +1,5 @@
 //! Planted faults: a Deployment controller whose requests are replaced, which the checker must
-//! detect. A fault is planted for one thread; a schedule is played on one thread.
+//! detect. A fault is planted for one thread, because a schedule is played on one thread.
 
 use std::cell::Cell;
 use std::sync::Arc;
@@ -16,10 +16,10 @@ use crate::play::caught;
 
 type Replace = fn(&Request) -> Option<Vec<Request>>;
 
-/// The planted fault.
+/// A planted fault.
 #[derive(Clone, Copy)]
 enum Fault {
-    /// Requests that replace a request.
+    /// The requests that replace a request.
     Requests(Replace),
     /// A change to the ReplicaSets that the controller writes.
     Writes(fn(&mut ReplicaSet)),
@@ -45,11 +45,11 @@ pub(super) fn sync_ended(controller: &Controller, deployment: &Deployment, now: 
     }
 }
 
-/// The maximum number of seeds played.
+/// The maximum number of seeds to play for a fault.
 const SEEDS: u64 = 200;
 
-/// Plays seeds with the fault until one violates this invariant first; without the fault, the seed
-/// must pass.
+/// Plays seeds with the fault until the first violation in one is that of the expected invariant.
+/// Without the fault, this seed must pass.
 #[track_caller]
 fn noticed(fault: Fault, expected: &str) {
     PLANTED.set(Some(fault));
@@ -66,7 +66,7 @@ fn noticed(fault: Fault, expected: &str) {
     assert_eq!(healthy, None, "seed {seed} fails without the fault");
 }
 
-/// Returns a changed write of a ReplicaSet.
+/// Returns the write of a ReplicaSet, changed by `change`; `None` for any other request.
 fn changed(request: &Request, change: fn(&mut ReplicaSet)) -> Option<Vec<Request>> {
     let Request::Put { object } = request else {
         return None;
@@ -119,7 +119,7 @@ fn a_decreasing_revision_is_detected() {
 fn an_old_replica_set_that_grows_is_detected() {
     noticed(
         Fault::Writes(|set| {
-            // The ReplicaSet should shrink.
+            // The write should make the ReplicaSet smaller.
             if set.status.replicas > set.replicas() {
                 set.spec.replicas = Some(set.status.replicas + 1);
             }
@@ -128,7 +128,7 @@ fn an_old_replica_set_that_grows_is_detected() {
     );
 }
 
-/// Returns the creation of a ReplicaSet with the Deployment's template and the given size.
+/// Returns the request that creates a ReplicaSet with the Deployment's template and the given size.
 fn creates(deployment: &Deployment, replicas: i32) -> Request {
     let mut set = ReplicaSet::default();
     set.metadata.name = format!("{}-x", deployment.metadata.name).as_str().into();

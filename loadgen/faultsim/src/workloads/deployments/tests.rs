@@ -1,4 +1,5 @@
-//! Seeds of Deployments: none violates an invariant, and together they reach many situations.
+//! Tests of seeds of Deployments: no seed violates an invariant, and together they reach many
+//! situations.
 
 use std::collections::BTreeSet;
 
@@ -9,7 +10,7 @@ use crate::campaign::behaviour_of;
 use crate::draw::draw;
 use crate::play::caught;
 
-/// Situations that the seeds must reach.
+/// The situations that the seeds must reach.
 const SITUATIONS: [&str; 9] = [
     "the first ReplicaSet of a Deployment is created",
     "a ReplicaSet is created while others exist",

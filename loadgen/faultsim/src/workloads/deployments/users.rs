@@ -13,54 +13,57 @@ use crate::action::{Action, Dependents, SubjectAction};
 use crate::objects::{NAMESPACE, touched};
 use crate::simulation::{Simulation, Users};
 
-/// The first number of templates that can't run: they request a scheduler that does not exist.
+/// The lowest number of a template that can't run. Such templates request a scheduler that does not
+/// exist.
 pub const BAD_TEMPLATES: u32 = 10;
 
-/// `spec.strategy`. Amounts are numbers or percentages.
+/// The `spec.strategy` of a Deployment. Amounts are numbers or percentages.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Strategy {
     /// All old pods end before new ones are created.
     Recreate,
-    /// Step by step.
+    /// A rolling update: pods are replaced step by step.
     Rolling {
-        /// `maxSurge`.
+        /// The value of `maxSurge`.
         surge: String,
-        /// `maxUnavailable`.
+        /// The value of `maxUnavailable`.
         unavailable: String,
     },
 }
 
-/// An action at one time. A ReplicaSet is named by its index among those of its Deployment, oldest
-/// first: `web/2` is the third; the index wraps around.
+/// An action of a schedule. The first string is the name of the object. A ReplicaSet is named by
+/// its index among those of its Deployment, the oldest first: `web/2` is the third ReplicaSet of
+/// `web`; the index wraps around.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", rename_all_fields = "kebab-case")]
 pub enum UserAction {
     /// An action on the cluster, on ReplicaSets or on their pods.
     Cluster(Action),
-    /// Sets the number of replicas.
+    /// Sets the number of replicas of a Deployment.
     Scale(String, i32),
-    /// Sets the template by number.
+    /// Sets the template of a Deployment, by number.
     Template(String, u32),
-    /// Pauses or resumes it.
+    /// Pauses or resumes a Deployment.
     Pause(String, bool),
-    /// Sets the strategy.
+    /// Sets the strategy of a Deployment.
     Strategy(String, Strategy),
-    /// Sets `minReadySeconds`.
+    /// Sets `minReadySeconds` of a Deployment.
     MinReady(String, i32),
-    /// Sets `revisionHistoryLimit`.
+    /// Sets `revisionHistoryLimit` of a Deployment.
     History(String, i32),
-    /// Changes an annotation.
+    /// Changes an annotation of a Deployment.
     Touch(String),
-    /// Requests the template of a revision by annotation; 0 is the previous one.
+    /// Requests a rollback to the template of a revision, by annotation; 0 is the previous
+    /// revision.
     RollBack(String, u32),
-    /// Deletes it.
+    /// Deletes a Deployment.
     Delete(String, Dependents),
-    /// Creates it, if it doesn't exist.
+    /// Creates a Deployment, if it doesn't exist.
     Create(String),
     /// Gives a ReplicaSet the containers of another template, by number.
     EditSet(String, u32),
-    /// Removes the label of a ReplicaSet by which its Deployment selects it.
+    /// Removes from a ReplicaSet the label by which its Deployment selects it.
     LoseSet(String),
     /// Restores the label on all ReplicaSets of a Deployment that have lost theirs.
     FindSets(String),
@@ -98,7 +101,7 @@ fn amount(text: &str) -> Value {
 }
 
 impl Strategy {
-    /// Returns the strategy in the form that users write.
+    /// Returns the strategy as JSON, in the form that users write.
     pub(super) fn to_json(&self) -> Value {
         match self {
             Strategy::Recreate => json!({"type": "Recreate", "rollingUpdate": null}),
@@ -125,8 +128,8 @@ fn template(app: &str, number: u32) -> Value {
     template
 }
 
-/// Returns a template for merging into another: a merge keeps what it does not name, such as an
-/// earlier scheduler.
+/// Returns a template for a merge into another one. It also names the members that the merge must
+/// remove, such as an earlier scheduler.
 fn other_template(app: &str, number: u32) -> Value {
     let mut template = template(app, number);
     if number < BAD_TEMPLATES {
@@ -155,7 +158,7 @@ pub(super) fn sets_of(cluster: &Cluster, deployment: &Deployment) -> Vec<Arc<Rep
     own
 }
 
-/// Users, and the Deployments that they know.
+/// The users of Deployments, with the Deployments that they know.
 #[derive(Debug)]
 pub struct DeploymentUsers {
     planned: Arc<[PlannedDeployment]>,
@@ -222,7 +225,7 @@ impl Users for DeploymentUsers {
 }
 
 impl DeploymentUsers {
-    /// Returns the Deployments that they know.
+    /// Returns the Deployments that the users know.
     pub(super) fn planned(&self) -> Arc<[PlannedDeployment]> {
         Arc::clone(&self.planned)
     }
@@ -295,7 +298,7 @@ fn create(simulation: &Simulation, it: &PlannedDeployment) {
     simulation.written(cluster.api(Kind::DEPLOYMENT).create(object, now));
 }
 
-/// The label of a ReplicaSet that was relabelled.
+/// The label with the former value of the selector label of a ReplicaSet that has lost it.
 const LOST: &str = "lost-app";
 
 fn labels(app: Value, lost: Value) -> Value {

@@ -1,4 +1,4 @@
-//! The requirements for Jobs at rest: L1.
+//! The requirements for Jobs at rest, which L1 checks.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -14,8 +14,8 @@ use super::users::{jobs, selects};
 use crate::objects::NAMESPACE;
 use crate::simulation::Simulation;
 
-/// Returns the first difference between a live controller's caches and the server, if there is any:
-/// pending events may cause more work.
+/// Returns the first difference between a live controller's caches and the server, if there is any.
+/// While there is one, pending events may cause more work.
 pub(super) fn behind(harness: &FaultHarness) -> Option<String> {
     let (pods, _) = harness.cluster().list::<Pod>(Some(NAMESPACE));
     let all = jobs(harness.cluster());
@@ -68,8 +68,8 @@ fn difference(judge: &JobJudge, job: &Read<'_>, cluster: &Cluster) -> Option<Str
     let active: Vec<_> = active.collect();
     let is = active.len() as i64;
     let done = job.done_indexes();
-    // As in upstream, a second pod of a finished index stays and counts as active. It was adopted,
-    // or the controller never got the answer to the request that created it.
+    // As in upstream, a second pod of a finished index stays and counts as active. The pod was
+    // adopted, or the controller never got the answer to the request that created it.
     let is_stray = |pod: &Arc<Pod>| {
         let may_be = judge.is_odd(pod) || judge.circumstances.may_exceed;
         job.is_indexed() && may_be && done.contains(&index_of(pod))
@@ -88,7 +88,7 @@ fn difference(judge: &JobJudge, job: &Read<'_>, cluster: &Cluster) -> Option<Str
         }
     } else {
         let wanted = match job.number("completions") {
-            // One pod has succeeded, so the others may end.
+            // One pod has succeeded, so the other pods may end.
             None if job.succeeded() > 0 && is > 0 => is,
             _ => job.wanted(),
         };
@@ -148,9 +148,9 @@ fn difference(judge: &JobJudge, job: &Read<'_>, cluster: &Cluster) -> Option<Str
         .then(|| format!("the status of {name} has {said:?} ended pods instead of {recount:?}"))
 }
 
-/// Reports whether a pod keeps the tracking finalizer until another pod of its index is active, so
-/// that the other pod takes over its number of failures. While the Job is suspended or has no room
-/// for the other pod, the pod waits.
+/// Reports whether a pod keeps the tracking finalizer until another pod of its index is active,
+/// which then takes over its number of failures. The pod waits while the Job is suspended or has no
+/// room for the other pod.
 pub(super) fn awaits_replacement(job: &Read<'_>, pod: &Pod, cluster: &Cluster) -> bool {
     let index = index_of(pod);
     let is_open = !job.done_indexes().contains(&index);
@@ -166,7 +166,7 @@ pub(super) fn awaits_replacement(job: &Read<'_>, pod: &Pod, cluster: &Cluster) -
         && !others.any(|other| other.is_active())
 }
 
-/// Returns the first pod that a Job should adopt, if there is one.
+/// Describes the first pod that a Job should adopt, if there is one.
 fn to_adopt(cluster: &Cluster) -> Option<String> {
     let (pods, _) = cluster.list::<Pod>(Some(NAMESPACE));
     let all = jobs(cluster);
@@ -183,7 +183,7 @@ fn to_adopt(cluster: &Cluster) -> Option<String> {
     })
 }
 
-/// Returns the first pod that is tracked without a reason, if there is one.
+/// Describes the first pod that is tracked without a reason, if there is one.
 fn tracked(cluster: &Cluster) -> Option<String> {
     let (pods, _) = cluster.list::<Pod>(Some(NAMESPACE));
     let all = jobs(cluster);
@@ -210,7 +210,7 @@ fn tracked(cluster: &Cluster) -> Option<String> {
     })
 }
 
-/// Returns the first state that a controller should have forgotten, if there is any.
+/// Describes the first state that a controller should have forgotten, if there is any.
 fn remembered(harness: &FaultHarness) -> Option<String> {
     let all = jobs(harness.cluster());
     let (pods, _) = harness.cluster().list::<Pod>(Some(NAMESPACE));
@@ -222,7 +222,7 @@ fn remembered(harness: &FaultHarness) -> Option<String> {
             let meta = &job.metadata;
             let key = controller.key(&meta.namespace, &meta.name);
             let state = controller.remembered(key);
-            // State about a pod that is deleted or not tracked does no harm.
+            // State about a pod that was deleted or is not tracked does no harm.
             let is_released = |pod: &Arc<Pod>| {
                 let released = state.released.as_ref();
                 is_tracked(pod) && released.is_some_and(|it| it.contains(&pod.metadata.uid))

@@ -1,11 +1,12 @@
-//! Known bugs of upstream's Job controller, with the schedules that reproduce them.
+//! The known bugs of upstream's Job controller, with the schedules that reproduce them.
 //!
-//! Known bugs without a schedule: kubernetes#109485 (pods left with finalizers when a limit is
-//! reached) and kubernetes#125410 (a pod on both lists) are fixed in 1.36 and in this controller.
+//! Two known bugs have no schedule, because they are fixed in 1.36 and in this controller:
+//! kubernetes#109485 (pods are left with finalizers when a limit is reached) and kubernetes#125410
+//! (a pod is on both lists).
 
 use crate::bug::{Bug, bug};
 
-/// All known bugs with a schedule, in order.
+/// All known bugs with a schedule, in the order of their IDs.
 pub(super) const BUGS: [Bug; 4] = [
     bug! {
         "m13", "no-active-pods", "kubernetes#139642, kubernetes#139428",
@@ -57,7 +58,8 @@ mod tests {
     use crate::rows;
     use crate::subject::Schedule;
 
-    /// Returns one figure of a bug, with upstream's and with the hardened behaviour.
+    /// Returns one figure of the verdict for a bug's schedule, with upstream's and with the
+    /// hardened behaviour.
     fn figure(id: &str, at: usize) -> [u64; 2] {
         let schedule = Schedule::<Jobs>::read(rows::bug(id).expect("a known bug").text);
         let schedule = schedule.expect("a schedule");

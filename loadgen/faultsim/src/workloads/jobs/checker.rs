@@ -1,4 +1,4 @@
-//! The invariants B1 to B8 of one commit, numbered as in the module `jobs`.
+//! The checks of the invariants B1 to B8 for one commit, numbered as in the module `jobs`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use super::status::{ENDS, Read, has_succeeded, index_of, is_tracked, owner_of, r
 use super::users::selects;
 use crate::simulation::{Checked, Judge, Simulation};
 
-/// A pod at its last commit, and its history.
+/// A pod as of its last commit, and its history.
 #[derive(Debug)]
 pub(super) struct KnownPod {
     pub(super) pod: Arc<Pod>,
@@ -23,13 +23,13 @@ pub(super) struct KnownPod {
     has_succeeded: bool,
     has_failed: bool,
     was_deleted: bool,
-    /// The time since which it has ended and is terminating, ns.
+    /// The time since which the pod has ended and is terminating, ns.
     held_since_ns: Option<i64>,
-    /// Whether it had no Job for a while, or users removed its finalizer.
+    /// Whether the pod had no Job for a while, or users removed its finalizer.
     is_odd: bool,
 }
 
-/// Checks the invariants of a run.
+/// Checks the invariants of Jobs in a run.
 #[derive(Debug, Default)]
 pub struct JobJudge {
     pub(super) circumstances: Circumstances,
@@ -42,20 +42,22 @@ pub struct JobJudge {
     /// The Job that each sync saw at its beginning. Kept after the sync has ended, because its
     /// requests may be carried out late.
     seen: BTreeMap<SyncId, Arc<DynamicObject>>,
-    /// Ended pods that lost their finalizer uncounted, by sync and name: the sync must delete them.
+    /// The ended pods that lost their finalizer without being counted, by sync and name. The sync
+    /// must delete them.
     owed: BTreeMap<(SyncId, String), String>,
-    /// The pod patches that failed, as far as their sync knows, with the answer's code.
+    /// The pod patches that failed, as far as the sync knows, by sync and name, with the code of
+    /// the answer.
     failed: BTreeMap<(SyncId, String), u16>,
     situations: BTreeSet<&'static str>,
     /// The number of statuses that the server rejected as invalid.
     refused: u64,
-    /// The number of repeated counts of the same pod.
+    /// The number of times that a pod was counted again.
     counted_again: u64,
-    /// The longest time that an ended pod was kept, ns.
+    /// The longest time for which an ended pod was kept, ns.
     held_ns: i64,
 }
 
-/// The code for an invalid request.
+/// The HTTP code for an invalid request.
 const INVALID: u16 = 422;
 
 const LISTS: [&str; 2] = ["succeeded", "failed"];
@@ -137,7 +139,7 @@ impl JobJudge {
         checked
     }
 
-    /// Checks B4.
+    /// Checks B4 for a pod whose tracking finalizer a sync removes.
     fn released(&mut self, sync: SyncId, owner: &Uid, pod: &Pod) -> Checked {
         let meta = &pod.metadata;
         let Some(job) = self.jobs.get(owner) else {
@@ -145,7 +147,7 @@ impl JobJudge {
         };
         let job = Read::from_object(job);
         let is_odd = self.pods.get(&meta.uid).is_some_and(|known| known.is_odd);
-        // A terminating Job releases pods that had not ended when it saw them.
+        // A terminating Job releases pods that had not ended when the sync saw them.
         let counts = !job.has_finished() && !job.job.metadata.is_deleting();
         if !pod.status.phase.is_terminal() || !counts || is_odd {
             return Ok(());
@@ -181,7 +183,7 @@ impl JobJudge {
         Ok(())
     }
 
-    /// Checks B7 and B8.
+    /// Checks B7 and B8 for a new pod.
     fn created(&mut self, sync: SyncId, owner: &Uid, pod: &Pod) -> Checked {
         let Some(seen) = self.seen.get(&sync) else {
             return Ok(());
@@ -203,8 +205,8 @@ impl JobJudge {
         let active: Vec<_> = active.collect();
         let done = job.done_indexes();
         let is_open = |index: i64| job.has_index(index) && !done.contains(&index);
-        // As in upstream, a pod takes no room of an open index if its own index has failed or is no
-        // longer below the completions.
+        // As in upstream, a pod takes no room from open indexes if its own index has failed or is
+        // no longer below the completions.
         let open = active.iter().filter(|pod| is_open(index_of(pod)));
         for (count, wanted) in [(active.len(), job.most()), (open.count(), job.wanted())] {
             if count as i64 > wanted {
@@ -256,7 +258,7 @@ impl JobJudge {
         checked
     }
 
-    /// Checks B1 to B3, B5 and B6.
+    /// Checks B1 to B3, B5 and B6 for a write of a status.
     fn status_written(
         &mut self,
         sync: SyncId,
@@ -350,8 +352,8 @@ impl JobJudge {
             let text = format!("{list} of {name} does not grow by its {added} new pods");
             return Err(("B2", text));
         }
-        // As in upstream, for a pod that the Job no longer selects: a terminating Job counts the
-        // pod and does not release it. Any other Job counts the pod as released if the server
+        // This is as in upstream for a pod that the Job no longer selects: a terminating Job counts
+        // the pod and does not release it. Any other Job counts the pod as released if the server
         // rejects the release as invalid, for whatever reason.
         let is_its_own = |known: &KnownPod| {
             let place = (sync, known.pod.metadata.name.to_string());
@@ -381,7 +383,7 @@ impl JobJudge {
         let fails = job.condition("FailureTarget").is_some();
         let may = match list {
             0 => known.has_succeeded,
-            // A Job that has failed counts the pods that end with it.
+            // A Job that has failed also counts the pods that end because of that.
             _ => known.has_failed || known.was_deleted && (!job.replaces_failed() || fails),
         };
         if may {
@@ -391,7 +393,7 @@ impl JobJudge {
         Err(("B3", format!("{name} lists {pod} as {list}")))
     }
 
-    /// Reports whether a Job may end for that reason.
+    /// Reports whether a Job may end for the given reason.
     fn holds(&self, reason: &str, job: &Read<'_>, wall_ns: i64) -> bool {
         let indexes = |member| job.indexes(member).len() as i64;
         match reason {
@@ -424,7 +426,7 @@ impl JobJudge {
             "DeadlineExceeded" => {
                 let deadline = job.number("activeDeadlineSeconds").unwrap_or(i64::MAX / 2);
                 let ran_ns = job.start_ns().map_or(0, |start_ns| wall_ns - start_ns);
-                // Both the start and the end may come from a wrong clock.
+                // Both the start and the end may have been read from a wrong clock.
                 ran_ns + 2 * self.circumstances.clock_off_ns
                     >= deadline.saturating_mul(super::SECOND)
             }

@@ -1,4 +1,5 @@
-//! Deviations that the faults of a schedule explain, so that they violate no rule.
+//! The deviations that the faults of a schedule explain, and that therefore don't violate an
+//! invariant.
 
 use podstorm::job::Jobs;
 use podstorm::policy::Behaviour;
@@ -16,11 +17,11 @@ pub(super) struct Circumstances {
     pub(super) may_recount: bool,
     /// Whether pods may be created beyond the wanted number.
     pub(super) may_exceed: bool,
-    /// Whether one sync lists so few pods that other ended pods wait for the next sync.
+    /// Whether one sync lists so few pods that other ended pods must wait for the next sync.
     pub(super) lists_few: bool,
     /// Whether a pod that was counted as failed can complete a Job by succeeding.
     pub(super) may_complete_short: bool,
-    /// The maximum error of the controller's clock, ns.
+    /// The maximum offset of the controller's clock, ns.
     pub(super) clock_off_ns: i64,
 }
 

@@ -9,7 +9,7 @@ use crate::action::{Action, Dependents, Tampering};
 use crate::dice::Dice;
 use crate::subject::Subject;
 
-/// Exit codes of pods that fail. Failure policies name some of them.
+/// The exit codes of pods that fail. Failure policies name some of these codes.
 const CODES: [u32; 3] = [1, 2, 3];
 
 impl Dice {

@@ -5,33 +5,33 @@
 //!
 //! B1 to B8 are about one commit of the Job controller. *Seen* means in the controller's caches
 //! when the sync began. A pod is *tracked* while it has the tracking finalizer, and *listed* once
-//! its UID was in `status.uncountedTerminatedPods`.
+//! its UID has been in `status.uncountedTerminatedPods`.
 //!
-//! * **B1** `succeeded` and `failed` never decrease, except `succeeded` of an indexed Job whose
-//!   number of indexes decreases.
+//! * **B1** `succeeded` and `failed` never decrease. An exception is `succeeded` of an indexed Job
+//!   whose number of indexes decreases.
 //! * **B2** Each pod is counted once: a counter and its list together grow by the new UIDs in the
 //!   list, no UID is listed twice, and a UID leaves the list only when its pod is no longer
 //!   tracked. `succeeded` of an indexed Job is the number of its completed indexes.
-//! * **B3** A pod that is listed as succeeded has succeeded, one that is listed as failed has
-//!   failed or is being deleted, and a completed index has a pod that has succeeded.
+//! * **B3** A pod that is listed as succeeded has succeeded. A pod that is listed as failed has
+//!   failed or is being deleted. A completed index has a pod that has succeeded.
 //! * **B4** A sync removes the tracking finalizer of an ended pod only if the pod is listed, its
 //!   index is completed, a policy ignores it, or the same sync deletes it.
 //! * **B5** A condition that ends a Job stays, and a finished Job is no longer written.
-//! * **B6** A Job ends for a valid reason: it has its completions, more failures than its limit, a
-//!   deadline that has passed, or a policy that is satisfied.
+//! * **B6** A Job ends for a valid reason: it has all its completions or more failures than its
+//!   limit, its deadline has passed, or one of its policies is satisfied.
 //! * **B7** No pod is created for a Job that was seen suspended, finished or terminating.
-//! * **B8** No pod is created beyond the parallelism, the remaining completions, or the one pod of
-//!   an index. Runs with faults that explain additional pods are excluded.
-//! * **L1** Within a limit after the end of faults, each Job has finished and has neither active
-//!   nor tracked pods, or it has the pods that it should have. Its status equals a recount of all
-//!   pods, nothing is listed, no ended or orphaned pod is tracked, and the controller's state
-//!   contains no pod whose finalizer it has removed.
-//! * **L2** Then nothing is written for ten minutes.
+//! * **B8** No pod is created beyond the parallelism, the remaining completions, or one pod for
+//!   each index. Runs with faults that explain additional pods are excluded.
+//! * **L1** Within a limit after the end of faults, each Job either has finished and has neither
+//!   active nor tracked pods, or has the pods that it should have. Its status equals a recount of
+//!   all pods, its lists of uncounted pods are empty, no ended or orphaned pod is tracked, and the
+//!   controller's state does not contain a pod whose finalizer it has removed.
+//! * **L2** After that, nothing is written for ten minutes.
 //! * **L6** No livelock, as for all workloads.
 //!
-//! B2 and the recount do not hold if upstream's controller counts a pod twice: if caches go back in
-//! time, or two controllers run concurrently. The recount excludes deviations that hazards of the
-//! controller's specification explain.
+//! B2 and the recount do not hold if upstream's controller counts a pod twice, which happens if
+//! caches go back in time or two controllers run concurrently. The recount excludes deviations that
+//! hazards of the controller's specification explain.
 
 mod at_rest;
 mod bugs;
@@ -73,41 +73,41 @@ const SECOND: i64 = 1_000_000_000;
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct PlannedJob {
-    /// The name.
+    /// The name of the Job.
     pub name: String,
-    /// `parallelism`.
+    /// The Job's `parallelism`.
     pub parallelism: u32,
-    /// `completions`; if absent, one success is sufficient and ends the Job.
+    /// The Job's `completions`; if absent, one success is sufficient and ends the Job.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub completions: Option<u32>,
-    /// Whether its pods have indexes.
+    /// Whether the Job's pods have indexes.
     #[serde(default)]
     pub indexed: bool,
-    /// `backoffLimit`, or `backoffLimitPerIndex`.
+    /// The Job's `backoffLimit`, or its `backoffLimitPerIndex` with `per_index`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub backoff_limit: Option<u32>,
-    /// Whether the limit applies to each index.
+    /// Whether `backoff_limit` applies to each index.
     #[serde(default)]
     pub per_index: bool,
-    /// `maxFailedIndexes`.
+    /// The Job's `maxFailedIndexes`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_failed_indexes: Option<u32>,
-    /// Whether `podReplacementPolicy` is `Failed`.
+    /// Whether the Job's `podReplacementPolicy` is `Failed`.
     #[serde(default)]
     pub replaces_failed: bool,
-    /// Actions of `podFailurePolicy`, by exit code.
+    /// The exit codes that the `podFailurePolicy` names, with the action for each.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub failure_policy: Vec<(u32, String)>,
-    /// `succeededCount` of `successPolicy`.
+    /// The `succeededCount` of the `successPolicy`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub success_count: Option<u32>,
-    /// `activeDeadlineSeconds`.
+    /// The Job's `activeDeadlineSeconds`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deadline_s: Option<u32>,
-    /// Whether the `restartPolicy` of its pods is `OnFailure` instead of `Never`.
+    /// Whether the `restartPolicy` of the Job's pods is `OnFailure` instead of `Never`.
     #[serde(default)]
     pub restarts: bool,
-    /// Whether it is suspended initially.
+    /// Whether the Job is suspended initially.
     #[serde(default)]
     pub suspended: bool,
 }

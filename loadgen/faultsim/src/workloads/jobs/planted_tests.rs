@@ -1,5 +1,5 @@
 //! Planted faults: a Job controller whose requests are replaced, which the checker must detect. A
-//! fault is planted for one thread; a schedule is played on one thread.
+//! fault is planted for one thread, because a schedule is played on one thread.
 
 use std::cell::Cell;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ type Replace = fn(&Request) -> Option<Vec<Request>>;
 
 thread_local! {
     static PLANTED: Cell<Option<Replace>> = const { Cell::new(None) };
-    /// The pod that was created last.
+    /// The request that created a pod last.
     static CREATED: Cell<Option<Request>> = const { Cell::new(None) };
 }
 
@@ -27,11 +27,11 @@ pub(super) fn requests(request: &Request) -> Option<Vec<Request>> {
     PLANTED.get().and_then(|replace| replace(request))
 }
 
-/// The maximum number of seeds played.
+/// The maximum number of seeds to play for a fault.
 const SEEDS: u64 = 200;
 
-/// Plays seeds with the fault until one violates this invariant first, with these words in the
-/// message; without the fault, the seed must pass.
+/// Plays seeds with the fault until the first violation in one is that of the expected invariant,
+/// with `words` in the message. Without the fault, this seed must pass.
 #[track_caller]
 fn noticed(replace: Replace, expected: &str, words: &str) {
     PLANTED.set(Some(replace));
@@ -46,7 +46,8 @@ fn noticed(replace: Replace, expected: &str, words: &str) {
     assert_eq!(healthy, None, "seed {}", schedule.seed);
 }
 
-/// Returns a changed write of a status. `change` returns whether it changed anything.
+/// Returns the write of a status, changed by `change`, which returns whether it changed anything.
+/// `None` for any other request, and without a change.
 fn status(request: &Request, change: fn(&mut Value) -> bool) -> Option<Vec<Request>> {
     let Request::PutStatus { object } = request else {
         return None;
@@ -60,7 +61,7 @@ fn status(request: &Request, change: fn(&mut Value) -> bool) -> Option<Vec<Reque
     Some(vec![Request::PutStatus { object }])
 }
 
-/// Returns the name of the pod whose finalizer a request removes.
+/// Returns the name of the pod whose finalizer a request removes; `None` for any other request.
 fn released(request: &Request) -> Option<&str> {
     match request {
         Request::Patch { kind, name, .. } if *kind == Kind::POD => Some(name),

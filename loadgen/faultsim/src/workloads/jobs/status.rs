@@ -7,7 +7,7 @@ use podstorm::job::pod::TRACKING_FINALIZER;
 use podstorm_objects::{DynamicObject, Kind, Object, Pod, PodPhase, Time, Uid};
 use serde_json::Value;
 
-/// The conditions that end a Job. The last two mark its end.
+/// The conditions that lead to the end of a Job. The last two mark that it has finished.
 pub(super) const ENDS: [&str; 4] = ["FailureTarget", "SuccessCriteriaMet", "Failed", "Complete"];
 
 /// The checker's view of a Job.
@@ -36,7 +36,7 @@ impl<'a> Read<'a> {
         self.status[member].as_i64().unwrap_or(0)
     }
 
-    /// Returns a number of the spec.
+    /// Returns a number in the spec; `None` if it is not set.
     pub(super) fn number(&self, member: &str) -> Option<i64> {
         self.spec[member].as_i64()
     }
@@ -53,7 +53,7 @@ impl<'a> Read<'a> {
         self.spec["suspend"] == true
     }
 
-    /// Reports whether its pods restart failed containers.
+    /// Reports whether the Job's pods restart failed containers.
     pub(super) fn restarts(&self) -> bool {
         self.spec["template"]["spec"]["restartPolicy"] == "OnFailure"
     }
@@ -70,7 +70,7 @@ impl<'a> Read<'a> {
         texts.map(Uid::new).collect()
     }
 
-    /// Returns the condition of that type if it is true.
+    /// Returns the condition of this type; `None` unless it is true.
     pub(super) fn condition(&self, kind: &str) -> Option<&'a Value> {
         let mut conditions = self.status["conditions"].as_array()?.iter();
         conditions.find(|it| it["type"] == kind && it["status"] == "True")
@@ -93,7 +93,7 @@ impl<'a> Read<'a> {
             .collect()
     }
 
-    /// Returns the indexes in a member of the status that the Job still has: an elastic Job may
+    /// Returns the indexes in a member of the status that the Job still has. An elastic Job may
     /// lose indexes.
     pub(super) fn own_indexes(&self, member: &str) -> BTreeSet<i64> {
         let mut indexes = self.indexes(member);
@@ -102,7 +102,7 @@ impl<'a> Read<'a> {
         indexes
     }
 
-    /// Returns the number of counted or listed successes.
+    /// Returns the number of successes, counted and listed ones together.
     pub(super) fn succeeded(&self) -> i64 {
         match self.is_indexed() {
             true => self.own_indexes("completedIndexes").len() as i64,
@@ -110,7 +110,7 @@ impl<'a> Read<'a> {
         }
     }
 
-    /// Returns the number of counted or listed failures.
+    /// Returns the number of failures, counted and listed ones together.
     pub(super) fn failed(&self) -> i64 {
         self.count("failed") + self.listed("failed").len() as i64
     }
@@ -122,8 +122,8 @@ impl<'a> Read<'a> {
         done
     }
 
-    /// Reports whether pods may have an index: below the completions, or any in a Job without
-    /// indexes.
+    /// Reports whether pods of the Job may have this index: it is below the completions, or the Job
+    /// has no indexes.
     pub(super) fn has_index(&self, index: i64) -> bool {
         let completions = self.number("completions").unwrap_or(i64::MAX);
         !self.is_indexed() || (0..completions).contains(&index)
@@ -148,8 +148,8 @@ impl<'a> Read<'a> {
         self.most().min((completions - ended).max(0))
     }
 
-    /// Reports whether the counts in the status end the Job, at the latest once its active pods are
-    /// gone.
+    /// Reports whether the counts in the status end the Job, at the latest once it has no active
+    /// pods.
     pub(super) fn must_end(&self) -> bool {
         let (succeeded, failed_indexes) = (self.succeeded(), self.own_indexes("failedIndexes"));
         let failed_indexes = failed_indexes.len() as i64;
@@ -172,7 +172,7 @@ impl<'a> Read<'a> {
         Some(start.unix_seconds()? * 1_000_000_000)
     }
 
-    /// Returns the action of the failure policy for a failed pod.
+    /// Returns the action of the failure policy for a failed pod; `None` if no rule matches.
     pub(super) fn action(&self, pod: &Pod) -> Option<&'a str> {
         let code = exit_code(pod)?;
         let rules = self.spec["podFailurePolicy"]["rules"].as_array()?;
@@ -182,7 +182,7 @@ impl<'a> Read<'a> {
     }
 }
 
-/// Returns the exit code of a pod that users made fail.
+/// Returns the exit code of a pod that users made fail; `None` for any other pod.
 fn exit_code(pod: &Pod) -> Option<i64> {
     let containers = &pod.to_json()["status"]["containerStatuses"];
     let code = containers[0]["state"]["terminated"]["exitCode"].as_i64()?;
@@ -207,7 +207,7 @@ pub(super) fn index_of(pod: &Pod) -> i64 {
     text.and_then(|text| text.parse().ok()).unwrap_or(-1)
 }
 
-/// Returns the UID of the Job that controls a pod.
+/// Returns the UID of the controller of a pod; `None` if it has none.
 pub(super) fn owner_of(pod: &Pod) -> Option<&Uid> {
     let owner = pod.metadata.controller()?;
     (*owner.kind == *Kind::JOB.name()).then_some(&owner.uid)

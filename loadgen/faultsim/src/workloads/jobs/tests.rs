@@ -1,4 +1,4 @@
-//! Seeds of Jobs: none violates an invariant, and together they reach many situations.
+//! Tests of seeds of Jobs: no seed violates an invariant, and together they reach many situations.
 
 use std::collections::BTreeSet;
 

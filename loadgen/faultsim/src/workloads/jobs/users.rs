@@ -1,4 +1,4 @@
-//! User actions on Jobs and their pods, and the ends of pods.
+//! The actions of users on Jobs and their pods, and the ends of pods.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -20,41 +20,42 @@ use crate::simulation::{Simulation, Users};
 /// The label by which a Job selects its pods.
 const SELECTING: &str = "batch.kubernetes.io/controller-uid";
 
-/// The annotation and label with a pod's index.
+/// The name of the annotation and of the label with a pod's index.
 const INDEX: &str = "batch.kubernetes.io/job-completion-index";
 
-/// An action at one time.
+/// An action of a schedule. The first string is the name of the Job; the number for a pod is its
+/// index among the Job's pods, in name order.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", rename_all_fields = "kebab-case")]
 pub enum JobAction {
     /// An action on the cluster or on pods.
     Cluster(Action),
-    /// Pods end.
+    /// Pods of a Job end.
     End {
         /// The Job.
         job: String,
-        /// The percentage of its running pods, 1 to 100.
+        /// The percentage of the Job's pods that have not ended, 1 to 100.
         percent: u32,
-        /// The exit code; 0 is success.
+        /// The exit code of the containers; 0 is success.
         code: u32,
     },
-    /// Sets `parallelism`.
+    /// Sets `parallelism` of a Job.
     Parallelism(String, u32),
-    /// Sets `parallelism` and `completions` to the same number.
+    /// Sets `parallelism` and `completions` of a Job to the same number.
     Resize(String, u32),
-    /// Suspends or resumes it.
+    /// Suspends or resumes a Job.
     Suspend(String, bool),
-    /// Sets or removes `activeDeadlineSeconds`.
+    /// Sets or removes `activeDeadlineSeconds` of a Job.
     Deadline(String, Option<u32>),
-    /// Sets `backoffLimit`.
+    /// Sets `backoffLimit` of a Job.
     BackoffLimit(String, u32),
-    /// Changes an annotation.
+    /// Changes an annotation of a Job.
     Touch(String),
-    /// Changes a count of the status.
+    /// Changes a count in the status of a Job.
     WriteStatus(String),
-    /// Deletes it.
+    /// Deletes a Job.
     Delete(String, Dependents),
-    /// Creates it, if it doesn't exist.
+    /// Creates a Job, if it doesn't exist.
     Create(String),
     /// Creates a pod without an owner that the Job selects.
     Orphan {
@@ -63,11 +64,11 @@ pub enum JobAction {
         /// Whether the pod has the tracking finalizer.
         tracked: bool,
     },
-    /// Removes the tracking finalizer of one of its pods, by index.
+    /// Removes the tracking finalizer of a pod of a Job.
     Strip(String, u32),
-    /// Deletes one of its pods, by index, whether or not it has ended.
+    /// Deletes a pod of a Job, whether or not the pod has ended.
     Remove(String, u32),
-    /// Removes the label by which the Job selects one of its pods, by index.
+    /// Removes from a pod of a Job the label by which the Job selects the pod.
     Lose(String, u32),
 }
 
@@ -98,7 +99,7 @@ impl SubjectAction for JobAction {
     }
 }
 
-/// Returns a planned Job in the form that users write.
+/// Returns a planned Job as JSON, in the form that users write.
 pub(super) fn object(job: &PlannedJob) -> Value {
     let limit = match job.per_index {
         true => "backoffLimitPerIndex",
@@ -128,12 +129,13 @@ pub(super) fn object(job: &PlannedJob) -> Value {
     json!({"metadata": {"name": job.name, "namespace": NAMESPACE}, "spec": spec})
 }
 
-/// Users, and the Jobs that they know.
+/// The users of Jobs, with the Jobs that they know.
 #[derive(Debug)]
 pub struct JobUsers {
     planned: Arc<[PlannedJob]>,
     touches: u64,
-    /// Whether faults have ended: a deadline would end in the quiet phase.
+    /// Whether the faults have ended. From then on, Jobs get no deadline, because it would pass in
+    /// the quiet phase.
     is_over: Arc<AtomicBool>,
 }
 
@@ -221,9 +223,9 @@ impl Users for JobUsers {
         }
     }
 
-    /// Users resume a Job that can't finish because the server requires a start time that a
-    /// suspended Job may not have, release stranded pods, and delete hopeless Jobs. If a Job no
-    /// longer has an index that has succeeded, they set its parallelism to its completions: only
+    /// Users resume a Job that can't finish because the server requires a start time, which a
+    /// suspended Job may not have. They release stranded pods, and delete hopeless Jobs. If a Job
+    /// no longer has an index that has succeeded, they set its parallelism to its completions: only
     /// then does the server accept a lower `succeeded`.
     fn help(&mut self, simulation: &mut Simulation) -> bool {
         let mut hopeless = jobs(simulation.harness.cluster());
@@ -272,10 +274,11 @@ impl Users for JobUsers {
 }
 
 /// Returns the pods that keep the tracking finalizer permanently, as with upstream's controller.
-/// Their Job no longer selects them and has finished or is terminating, was recreated before the
-/// controller saw the deletion, or waits to replace them in a terminating namespace; or it is
-/// deleted, and a request to release them failed. No node has such a pod: Kubernetes' pod garbage
-/// collector, which does not run here, would end it.
+/// There are four cases. The Job was deleted, and a request to release the pod failed. The Job no
+/// longer selects the pod, or was recreated before the controller saw the deletion, and the pod is
+/// terminating or the Job has finished. The pod is terminating and has no node; Kubernetes' pod
+/// garbage collector, which does not run here, would end it. The Job waits to replace the pod in a
+/// terminating namespace.
 fn stranded(harness: &FaultHarness) -> Vec<Arc<Pod>> {
     let cluster = harness.cluster();
     let all = jobs(cluster);
@@ -294,8 +297,8 @@ fn stranded(harness: &FaultHarness) -> Vec<Arc<Pod>> {
         };
         let read = Read::from_object(job);
         let per_index = read.number("backoffLimitPerIndex").is_some();
-        // The hardened controller releases the pods that such a Job has lost; a recreated Job has
-        // lost none.
+        // The hardened controller releases the pods that such a Job has lost. A recreated Job has
+        // not lost any.
         let is_freed = frees_orphans && owner.uid == job.metadata.uid;
         let is_lost = !(selects(job, pod) || is_freed);
         let goes = pod.metadata.is_deleting();
@@ -313,9 +316,9 @@ pub(super) fn selects(job: &DynamicObject, pod: &Pod) -> bool {
     selecting.is_some_and(|text| **text == *uid)
 }
 
-/// Reports whether a Job can never make progress, with upstream's controller: the server
-/// permanently rejects its status because an index has pods with both outcomes, or rejects it until
-/// a start time that was written with a clock that was ahead.
+/// Reports whether a Job can never make progress with upstream's controller. The server rejects the
+/// Job's status, either permanently because an index has pods with both outcomes, or until a start
+/// time that was written with a clock that was ahead.
 fn is_hopeless(job: &Read<'_>, simulation: &Simulation) -> bool {
     let now_ns = simulation.harness.now().wall_ns;
     let (pods, _) = simulation.harness.cluster().list::<Pod>(Some(NAMESPACE));
@@ -349,8 +352,8 @@ fn strip(simulation: &Simulation, pod: &Pod) {
     simulation.patch_pod(&pod.metadata.name, stripped);
 }
 
-/// Ends containers with an exit code, including those of terminating pods. Their pods end too,
-/// unless the containers are restarted.
+/// Ends the containers of pods with an exit code, also those of terminating pods. The pods end,
+/// too, unless the containers are restarted.
 fn end(simulation: &Simulation, job: &str, percent: u32, code: u32) {
     let mut pods = pods_of(simulation.harness.cluster(), Kind::JOB, job);
     pods.retain(|pod| !pod.status.phase.is_terminal());

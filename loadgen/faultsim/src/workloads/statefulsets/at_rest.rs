@@ -1,4 +1,4 @@
-//! The requirements for StatefulSets at rest: L1.
+//! The requirements for StatefulSets at rest, which L1 checks.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -15,8 +15,8 @@ use super::users::sets;
 use crate::objects::{NAMESPACE, listed};
 use crate::simulation::Simulation;
 
-/// Returns the first difference between a live controller's caches and the server, if there is any:
-/// pending events may cause more work.
+/// Returns the first difference between a live controller's caches and the server, if there is any.
+/// While there is one, pending events may cause more work.
 pub(super) fn behind(harness: &FaultHarness) -> Option<String> {
     let cluster = harness.cluster();
     let (pods, _) = cluster.list::<Pod>(Some(NAMESPACE));
@@ -68,8 +68,8 @@ pub(super) fn behind(harness: &FaultHarness) -> Option<String> {
 }
 
 /// Returns the first deviation from the required state at rest, if there is any. A set that got
-/// another set's status may have an observed generation above its own: upstream writes no lower
-/// one.
+/// the status of another set may have an observed generation above its own generation, because
+/// upstream never writes a lower one.
 pub(super) fn missing(misplaced: &BTreeSet<Uid>, simulation: &Simulation) -> Option<String> {
     let harness = &simulation.harness;
     let all = sets(harness.cluster());
@@ -79,7 +79,7 @@ pub(super) fn missing(misplaced: &BTreeSet<Uid>, simulation: &Simulation) -> Opt
         let difference = difference(&set, may_be_ahead, harness)?;
         Some(format!("{}: {difference}", set.name()))
     });
-    // A state that is correct by chance may be written once more by the retry.
+    // The retry may write a state that is correct by chance once more.
     let retries = || harness.has_retries();
     let retries = || retries().then(|| "a failed sync is still waiting for its retry".to_owned());
     found.next().or_else(retries)
@@ -109,8 +109,8 @@ fn own<'a>(set: &'a Read<'_>, pods: &'a [Arc<Pod>]) -> impl Iterator<Item = &'a 
     pods.iter().filter(|pod| set.owns(&pod.metadata))
 }
 
-/// Checks that it has exactly its pods, each with its identity, ready, and up to date unless users
-/// prevent the update.
+/// Checks that a set has exactly its pods, each with its identity, ready, and up to date unless
+/// users prevent the update.
 fn of_pods(set: &Read<'_>, pods: &[Arc<Pod>], wall_ns: i64) -> Option<String> {
     for pod in pods {
         let meta = &pod.metadata;
@@ -145,8 +145,8 @@ fn of_pods(set: &Read<'_>, pods: &[Arc<Pod>], wall_ns: i64) -> Option<String> {
     })
 }
 
-/// Checks that the revision of the template exists and is the last one, and that the history is
-/// within its limit.
+/// Checks that the revision of the template exists and has the highest number, and that the history
+/// is within its limit.
 fn of_revisions(
     set: &Read<'_>,
     revisions: &[Arc<DynamicObject>],
@@ -177,7 +177,7 @@ fn of_revisions(
     (history > limit).then(|| format!("it keeps {history} old revisions instead of {limit}"))
 }
 
-/// Checks that the status equals a recount.
+/// Checks that the status of a set equals a recount.
 fn of_status(
     set: &Read<'_>,
     pods: &[Arc<Pod>],
@@ -211,8 +211,8 @@ fn of_status(
     (!is_there).then(|| format!("the current revision {current} does not exist"))
 }
 
-/// Checks that the claims of its pods have the owners that delete them at the right time. A claim
-/// that was deleted while its pod ran is not recreated.
+/// Checks that the claims of a set's pods have the owners with which they are deleted at the right
+/// time. A claim that was deleted while its pod ran is not recreated.
 fn of_claims(set: &Read<'_>, cluster: &Cluster, pods: &[Arc<Pod>]) -> Option<String> {
     let claims = listed(cluster, Kind::PERSISTENT_VOLUME_CLAIM);
     own(set, pods).find_map(|pod| {

@@ -1,8 +1,8 @@
-//! Known bugs of upstream's StatefulSet controller, with the schedules that reproduce them.
+//! The known bugs of upstream's StatefulSet controller, with the schedules that reproduce them.
 
 use crate::bug::{Bug, bug};
 
-/// All known bugs with a schedule, in order.
+/// All known bugs with a schedule, in the order of their IDs.
 pub(super) const BUGS: [Bug; 3] = [
     bug! {
         "m17", "broken-pod", "kubernetes#67250",

@@ -1,4 +1,5 @@
-//! Deviations that the faults of a schedule explain, so that they violate no rule.
+//! The deviations that the faults of a schedule explain, and that therefore don't violate an
+//! invariant.
 
 use podstorm::policy::Behaviour;
 use podstorm::statefulset::StatefulSets;
@@ -14,15 +15,15 @@ const MAX_UNAVAILABLE: &str = "MaxUnavailableStatefulSet";
 /// The deviations that the faults of a run explain.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Circumstances {
-    /// Whether a server may remove labels or owners from new pods.
+    /// Whether the server may remove labels or owners from new pods.
     pub(super) may_strip: bool,
-    /// The maximum error of the controller's clock, ns.
+    /// The maximum offset of the controller's clock, ns.
     pub(super) clock_off_ns: i64,
     /// Whether a rolling update immediately replaces pods that are neither ready nor up to date.
     pub(super) replaces_broken: bool,
     /// Whether a rollout is complete only once all pods are available.
     pub(super) completes_available: bool,
-    /// Whether the gate is on with which a rolling update makes more than one pod unavailable.
+    /// Whether the feature gate [`MAX_UNAVAILABLE`] is on.
     pub(super) uses_max_unavailable: bool,
 }
 

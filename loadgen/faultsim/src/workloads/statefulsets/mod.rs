@@ -1,6 +1,6 @@
 //! StatefulSets under faults. A seed draws one to three sets. Users change, scale, delete and
-//! recreate them, break rollouts, and delete, relabel and create their pods and claims. The
-//! controller that protects claims runs too.
+//! recreate the sets, break rollouts, and delete, relabel and create pods and claims. The
+//! controller that protects claims runs, too.
 //!
 //! # Invariants
 //!
@@ -11,40 +11,41 @@
 //!
 //! * **N1** A new pod has the name of an ordinal that the set was seen to want and for which no pod
 //!   was seen, the labels for that name, and the set as its controller. An adopted pod was seen
-//!   without an owner, selected and with a name of the set; a released pod was not. A written pod
-//!   has its own name as a label.
-//! * **N2** An ordered set creates a pod only if all pods below were seen ready, and creates or
-//!   deletes one pod per sync.
+//!   without an owner, was selected, and had a name of the set. A released pod was not selected or
+//!   did not have a name of the set. A written pod has its own name as a label.
+//! * **N2** An ordered set creates a pod only if all pods with lower ordinals were seen ready. It
+//!   creates or deletes at most one pod per sync.
 //! * **N3** A pod is deleted for one of three reasons: it is beyond the ordinals, it has ended, or
 //!   it is outdated. In an ordered set, a pod beyond the ordinals is deleted only if all wanted
-//!   pods were seen ready and none above was seen; one that is not ready only if all below are
-//!   ready.
+//!   pods were seen ready and no pod with a higher ordinal was seen. A pod that is not ready is
+//!   deleted only if all pods with lower ordinals are ready.
 //! * **N4** A pod is deleted for an update only if its revision has another template than the set,
-//!   the strategy is not `OnDelete`, and every pod above was seen updated and available: one after
-//!   the other, from the highest ordinal down. In an ordered set, all pods were seen ready. With
-//!   the feature gate for `maxUnavailable`, at most that number of pods is unavailable. The
-//!   hardened controller immediately replaces an outdated pod that is not ready.
-//! * **N5** No pod below the partition is deleted for an update, and a new pod there has the
-//!   current revision, if that was seen. Every other new pod has the revision of the set's
+//!   the strategy is not `OnDelete`, and every pod with a higher ordinal was seen updated and
+//!   available. Pods are thus updated one after the other, from the highest ordinal down. In an
+//!   ordered set, all pods were seen ready. With the feature gate for `maxUnavailable`, at most
+//!   that number of pods becomes unavailable. The hardened controller immediately replaces an
+//!   outdated pod that is not ready.
+//! * **N5** No pod below the partition is deleted for an update, and a new pod below the partition
+//!   has the current revision, if that was seen. Every other new pod has the revision of the set's
 //!   template.
-//! * **N6** A claim is created for an ordinal that was seen as wanted, without owners, and is never
-//!   deleted. A write of a claim changes only its owners, to those of the retention policy: the
-//!   set, or a pod beyond the ordinals. A foreign claim, and one of an earlier pod or set, stays
-//!   unchanged.
-//! * **N7** A revision gets a number above all that were seen, and has the set's template. A
-//!   revision is deleted only if no pod and no status uses it, and the number of newer revisions to
-//!   keep was seen. A status has the generation that was seen, counts the pods that were seen, and
-//!   names the revision of the template. The current revision changes only if the rollout is
-//!   complete or the revision no longer exists.
+//! * **N6** A claim is created without owners, for an ordinal that was seen as wanted. The
+//!   controller never deletes a claim. A write of a claim changes only its owners, to those of the
+//!   retention policy: the set, or a pod beyond the ordinals. A foreign claim, and a claim of an
+//!   earlier pod or set, stays unchanged.
+//! * **N7** A revision gets a number above all seen numbers, and has the set's template. A revision
+//!   is deleted only if no pod and no status uses it, and as many newer revisions as the history
+//!   must keep were seen. A status has the seen generation, counts the seen pods, and names the
+//!   revision of the template. The current revision changes only if the rollout is complete or the
+//!   revision no longer exists.
 //! * **N8** For a set that was seen terminating, nothing is created, deleted or written except its
 //!   status and revisions.
-//! * **L1** Within a limit after the end of faults, each set has exactly its pods, all ready, and
-//!   at the revision of its template except for those that a partition or `OnDelete` keeps. That
+//! * **L1** Within a limit after the end of faults, each set has exactly its pods, all ready. They
+//!   have the revision of its template, except for those that a partition or `OnDelete` keeps. This
 //!   revision has the highest number, the history is within its limit, the status equals a recount,
 //!   and claims have the owners of the policy. Users delete the pods for which upstream's
 //!   controller waits: a broken pod of a replaced template, a foreign pod with the name of a wanted
-//!   one, several pods beyond the ordinals that are not ready.
-//! * **L2** Then nothing is written for ten minutes.
+//!   pod, or several pods beyond the ordinals that are not ready.
+//! * **L2** After that, nothing is written for ten minutes.
 //! * **L6** No livelock, as for all workloads.
 
 mod at_rest;
@@ -88,35 +89,36 @@ const SECOND: i64 = 1_000_000_000;
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct PlannedStatefulSet {
-    /// The name.
+    /// The name of the set.
     pub name: String,
     /// The number of replicas.
     pub replicas: u32,
-    /// `ordinals.start`.
+    /// The set's `ordinals.start`.
     #[serde(default)]
     pub start: u32,
-    /// Whether `podManagementPolicy` is `Parallel`.
+    /// Whether the set's `podManagementPolicy` is `Parallel`.
     #[serde(default)]
     pub parallel: bool,
-    /// The number of its template. A cluster with a broken template never converges at the start.
+    /// The number of the set's template. With a broken template, a cluster never converges at the
+    /// start.
     #[serde(default)]
     pub template: u32,
-    /// `updateStrategy`.
+    /// The set's `updateStrategy`.
     #[serde(default)]
     pub strategy: Strategy,
-    /// `rollingUpdate.maxUnavailable`, which needs its feature gate.
+    /// The set's `rollingUpdate.maxUnavailable`, which requires its feature gate.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_unavailable: Option<u32>,
-    /// `minReadySeconds`.
+    /// The set's `minReadySeconds`.
     #[serde(default)]
     pub min_ready_seconds: u32,
-    /// The names of its claim templates.
+    /// The names of the set's claim templates.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub claims: Vec<String>,
-    /// `persistentVolumeClaimRetentionPolicy`.
+    /// The set's `persistentVolumeClaimRetentionPolicy`.
     #[serde(default)]
     pub retention: Retention,
-    /// `revisionHistoryLimit`.
+    /// The set's `revisionHistoryLimit`.
     #[serde(default)]
     pub revision_history_limit: u32,
 }
@@ -144,7 +146,7 @@ impl PodOwners for StatefulSetOwners {
         at_rest::behind(harness)
     }
 
-    /// No sync waits for events; the checker waits for the caches instead.
+    /// Returns false: no sync waits for events. The checker waits for the caches instead.
     fn expect(&self, _: &FaultHarness) -> bool {
         false
     }
@@ -270,8 +272,7 @@ impl Subject for StatefulSets {
 
     fn ending(_: Behaviour) -> Ending {
         Ending {
-            // The longest wait after failures, for the claim that a pod waits for, and then for the
-            // pod.
+            // The longest wait after failures: for the claim of a pod, and then for the pod.
             converges_within_ns: 3_000 * SECOND,
             touches_ns: &[90 * SECOND, 400 * SECOND, 1_200 * SECOND, 2_400 * SECOND],
             touches_always: false,

@@ -1,5 +1,5 @@
 //! Planted faults: a StatefulSet controller whose requests are replaced, which the checker must
-//! detect. A fault is planted for one thread; a schedule is played on one thread.
+//! detect. A fault is planted for one thread, because a schedule is played on one thread.
 
 use std::cell::Cell;
 use std::sync::Arc;
@@ -19,13 +19,13 @@ use crate::play::caught;
 
 type Replace = fn(&Request) -> Option<Vec<Request>>;
 
-/// An action on the queue when the sync of a key begins.
+/// A function that corrupts the queue when the sync of a key begins.
 type Spoil = fn(&RateLimitingQueue<KeyId>, KeyId, Now);
 
 thread_local! {
     static PLANTED: Cell<Option<Replace>> = const { Cell::new(None) };
     static SPOIL: Cell<Option<Spoil>> = const { Cell::new(None) };
-    /// The pod that was created last.
+    /// The request that created a pod last.
     static CREATED: Cell<Option<Request>> = const { Cell::new(None) };
 }
 
@@ -39,18 +39,18 @@ pub(super) fn sync_begins(queue: &RateLimitingQueue<KeyId>, key: KeyId, now: Now
     }
 }
 
-/// The maximum number of seeds played.
+/// The maximum number of seeds to play for a fault.
 const SEEDS: u64 = 200;
 
-/// Plays seeds with the fault until one violates this invariant first, with these words in the
-/// message; without the fault, the seed must pass.
+/// Plays seeds with the fault until the first violation in one is that of the expected invariant,
+/// with `words` in the message. Without the fault, this seed must pass.
 #[track_caller]
 fn noticed(replace: Replace, expected: &str, words: &str) {
     PLANTED.set(Some(replace));
     find(expected, words);
 }
 
-/// Plays seeds like `noticed`, with a fault of the queue.
+/// Plays seeds like `noticed`, with a fault in the queue.
 #[track_caller]
 fn noticed_of_queue(spoil: Spoil, expected: &str, words: &str) {
     SPOIL.set(Some(spoil));
@@ -71,7 +71,8 @@ fn find(expected: &str, words: &str) {
     assert_eq!(healthy, None, "seed {}", schedule.seed);
 }
 
-/// Returns a changed write of an object of a kind. `change` returns whether it changed anything.
+/// Returns the write of an object of this kind, changed by `change`, which returns whether it
+/// changed anything. `None` for any other request, and without a change.
 fn put(kind: Kind, request: &Request, change: fn(&mut Value) -> bool) -> Option<Vec<Request>> {
     let (Request::PutStatus { object } | Request::Put { object } | Request::Create { object }) =
         request
@@ -95,7 +96,7 @@ fn status(request: &Request, change: fn(&mut Value) -> bool) -> Option<Vec<Reque
     put(Kind::STATEFUL_SET, request, change)
 }
 
-/// Returns a changed creation of a pod.
+/// Returns the creation of a pod, changed by `change`; `None` for any other request.
 fn creation(request: &Request, change: fn(&mut Pod)) -> Option<Request> {
     let Request::CreatePod { namespace, pod, .. } = request else {
         return None;
@@ -119,7 +120,7 @@ fn move_pod(pod: &mut Pod, by: i64) {
     meta.name = moved.as_str().into();
 }
 
-/// Returns the name with another ordinal.
+/// Returns the name of a pod with its ordinal changed by `by`.
 fn moved(name: &str, by: i64) -> Option<String> {
     let (set, ordinal) = name.rsplit_once('-')?;
     let ordinal: i64 = ordinal.parse().ok()?;
@@ -142,7 +143,7 @@ fn read(kind: Kind, name: &str) -> Request {
     }
 }
 
-/// Replaces the deletion of a pod by that of the previous one.
+/// Replaces the deletion of a pod by the deletion of the pod with the previous ordinal.
 fn deletes_the_one_before(request: &Request) -> Option<Vec<Request>> {
     let Request::DeletePod { name, .. } = request else {
         return None;

@@ -8,22 +8,22 @@ use serde_json::{Value, json};
 
 use super::SECOND;
 
-/// The label with the pod's name.
+/// The label of a pod with its name.
 pub(super) const POD_NAME: &str = "statefulset.kubernetes.io/pod-name";
 
-/// The label with the pod's ordinal.
+/// The label of a pod with its ordinal.
 pub(super) const POD_INDEX: &str = "apps.kubernetes.io/pod-index";
 
-/// The label with the name of the revision from which the pod was created.
+/// The label of a pod with the name of the revision from which it was created.
 pub(super) const REVISION: &str = "controller-revision-hash";
 
-/// A scheduler that does not exist: no pod that requests it runs.
+/// The name of a scheduler that does not exist. Pods that request this scheduler never run.
 pub(super) const NO_SCHEDULER: &str = "nobody";
 
-/// The parts in which the templates of schedules differ: image and scheduler.
+/// The parts in which the templates of schedules differ: the image and the scheduler.
 pub(super) type Template = (String, String);
 
-/// Returns the identity of a pod template.
+/// Returns the parts of a pod template that identify it.
 fn template_of(template: &Value) -> Template {
     let spec = &template["spec"];
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
@@ -33,7 +33,7 @@ fn template_of(template: &Value) -> Template {
     )
 }
 
-/// Returns the template of a revision.
+/// Returns the parts that identify the template of a revision.
 pub(super) fn template_of_revision(revision: &DynamicObject) -> Template {
     let data = revision.fields.get("data").unwrap_or(&Value::Null);
     template_of(&data["spec"]["template"])
@@ -71,12 +71,12 @@ impl<'a> Read<'a> {
         self.set.metadata.is_deleting()
     }
 
-    /// Returns a count of the status.
+    /// Returns a count in the status; 0 if it is not set.
     pub(super) fn count(&self, member: &str) -> i64 {
         self.status[member].as_i64().unwrap_or(0)
     }
 
-    /// Returns a string of the status.
+    /// Returns a string in the status; empty if it is not set.
     pub(super) fn said(&self, member: &str) -> &'a str {
         self.status[member].as_str().unwrap_or_default()
     }
@@ -90,12 +90,12 @@ impl<'a> Read<'a> {
         self.spec["ordinals"]["start"].as_i64().unwrap_or(0)
     }
 
-    /// Returns the ordinals that it wants.
+    /// Returns the ordinals of the pods that the set wants.
     pub(super) fn ordinals(&self) -> std::ops::Range<i64> {
         self.start()..self.start() + self.replicas()
     }
 
-    /// Reports whether it handles one pod after the other.
+    /// Reports whether the set handles one pod after the other.
     pub(super) fn is_ordered(&self) -> bool {
         self.spec["podManagementPolicy"] != "Parallel"
     }
@@ -116,12 +116,12 @@ impl<'a> Read<'a> {
             .map_or(0, |it| it["partition"].as_i64().unwrap_or(0))
     }
 
-    /// Returns the first ordinal whose pod a rolling update may replace.
+    /// Returns the lowest ordinal whose pod a rolling update may replace.
     pub(super) fn first_updated(&self) -> i64 {
         self.start() + self.partition()
     }
 
-    /// Returns `rollingUpdate.maxUnavailable`, a number in schedules.
+    /// Returns `rollingUpdate.maxUnavailable`, which is a number in schedules.
     pub(super) fn max_unavailable(&self) -> i64 {
         let most = self
             .rolling()
@@ -137,33 +137,34 @@ impl<'a> Read<'a> {
         template_of(&self.spec["template"])
     }
 
-    /// Reports whether its template can't run.
+    /// Reports whether pods of the set's template can't run.
     pub(super) fn is_bad(&self) -> bool {
         self.template().1 == NO_SCHEDULER
     }
 
-    /// Returns the names of its claim templates.
+    /// Returns the names of the set's claim templates.
     pub(super) fn claim_templates(&self) -> impl Iterator<Item = &'a str> + use<'a> {
         let templates = self.spec["volumeClaimTemplates"].as_array();
         let templates = templates.into_iter().flatten();
         templates.filter_map(|template| template["metadata"]["name"].as_str())
     }
 
-    /// Returns whether claims are deleted with the set, and whether they are deleted when it is
-    /// scaled down.
+    /// Returns whether claims are deleted with the set, and whether they are deleted when the set
+    /// is scaled down.
     pub(super) fn retention(&self) -> [bool; 2] {
         let policy = &self.spec["persistentVolumeClaimRetentionPolicy"];
         ["whenDeleted", "whenScaled"].map(|when| policy[when] == "Delete")
     }
 
-    /// Reports whether its selector matches. Selectors of schedules have only the label `app`.
+    /// Reports whether the set's selector matches an object. Selectors of schedules have only the
+    /// label `app`.
     pub(super) fn selects(&self, meta: &ObjectMeta) -> bool {
         let wanted = self.spec["selector"]["matchLabels"]["app"].as_str();
         meta.labels.get("app").map(|value| &**value) == wanted
     }
 
-    /// Returns the ordinal of a pod in this set: -1 if the name has no valid ordinal, and `None`
-    /// for a name of another set.
+    /// Returns the ordinal of a pod in this set: -1 if the ordinal in the name is invalid, and
+    /// `None` for a name that is not of this set.
     pub(super) fn ordinal(&self, pod: &ObjectMeta) -> Option<i64> {
         let (parent, digits) = pod.name.rsplit_once('-')?;
         let is_number = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
@@ -182,25 +183,25 @@ impl<'a> Read<'a> {
         })
     }
 
-    /// Returns the name of the pod with this ordinal.
+    /// Returns the name of the set's pod with this ordinal.
     pub(super) fn pod(&self, ordinal: i64) -> String {
         format!("{}-{ordinal}", self.name())
     }
 
-    /// Reports whether it controls an object.
+    /// Reports whether the set controls an object.
     pub(super) fn owns(&self, meta: &ObjectMeta) -> bool {
         let controller = meta.controller();
         controller.is_some_and(|owner| owner.uid == self.set.metadata.uid)
     }
 
-    /// Reports whether a rolling update is complete, by the counts of a status.
+    /// Reports whether a rolling update is complete, according to the counts in a status.
     pub(super) fn is_complete(&self, status: Read<'_>) -> bool {
         let counts = ["replicas", "readyReplicas", "updatedReplicas"];
         let mut counts = counts.iter().map(|it| status.count(it));
         !self.is_on_delete() && counts.all(|count| count == self.replicas())
     }
 
-    /// Reports whether the claims of a pod have owners that must not be changed.
+    /// Reports whether a claim of a pod has owners that the controller must not change.
     pub(super) fn is_hands_off(&self, pod: &ObjectMeta, refs: &[Arc<OwnerReference>]) -> bool {
         [(Kind::STATEFUL_SET, &self.set.metadata), (Kind::POD, pod)]
             .into_iter()
@@ -210,8 +211,8 @@ impl<'a> Read<'a> {
             })
     }
 
-    /// Returns the owners that a claim of a pod should have, by UID and in order, given its current
-    /// ones.
+    /// Returns the UIDs of the owners that a claim of a pod should have, in order, given its
+    /// current owners.
     pub(super) fn claim_owners(&self, pod: &ObjectMeta, refs: &[Arc<OwnerReference>]) -> Vec<Uid> {
         let set = &self.set.metadata;
         let is_ours = |it: &&Arc<OwnerReference>| {
@@ -242,7 +243,7 @@ fn is_named(reference: &OwnerReference, kind: Kind, meta: &ObjectMeta) -> bool {
         && *reference.name == *meta.name
 }
 
-/// Returns the wall time from which a ready pod is available, ns.
+/// Returns the wall time from which a ready pod is available, ns; `None` if the pod is not ready.
 fn available_from_ns(pod: &Pod, min_ready_seconds: i64) -> Option<i64> {
     match (pod.is_ready(), min_ready_seconds) {
         (false, _) => None,
@@ -274,7 +275,7 @@ pub(super) fn revision_of(pod: &ObjectMeta) -> &str {
     revision.map_or("", |revision| &**revision)
 }
 
-/// Returns `spec.template` for a template number, with this value of the label `app`.
+/// Returns `spec.template` for a template number, with `app` as the value of the label `app`.
 pub(super) fn template(app: &str, number: u32, is_bad: bool) -> Value {
     let scheduler = if is_bad {
         json!(NO_SCHEDULER)

@@ -1,4 +1,5 @@
-//! Seeds of StatefulSets: none violates an invariant, and together they reach many situations.
+//! Tests of seeds of StatefulSets: no seed violates an invariant, and together they reach many
+//! situations.
 
 use std::collections::BTreeSet;
 

@@ -1,4 +1,4 @@
-//! User actions on StatefulSets, their pods and their claims.
+//! The actions of users on StatefulSets, their pods and their claims.
 
 use std::sync::Arc;
 
@@ -14,28 +14,30 @@ use crate::action::{Action, Dependents, SubjectAction};
 use crate::objects::{NAMESPACE, listed, nth_pod, pods_of, touched};
 use crate::simulation::{Simulation, Users, is_idle};
 
-/// The first number of templates that can't run: they request a scheduler that does not exist.
+/// The lowest number of a template that can't run. Such templates request a scheduler that does not
+/// exist.
 pub const BAD_TEMPLATES: u32 = 10;
 
-/// The object that controls foreign claims.
+/// The name of the object that controls foreign claims.
 const KEEPER: &str = "keeper";
 
-/// `spec.updateStrategy`.
+/// The `spec.updateStrategy` of a StatefulSet.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Strategy {
     /// Pods are replaced when a user deletes them.
     OnDelete,
-    /// One pod after the other, without parameters.
+    /// A rolling update without parameters: pods are replaced one after the other.
     #[default]
     Plain,
-    /// One pod after the other, except the first ones.
+    /// A rolling update with a partition: as many pods, from the lowest ordinal up, are not
+    /// replaced.
     Partition(u32),
 }
 
 impl Strategy {
-    /// Returns the strategy in the form that users write. `max_unavailable` is the number of pods
-    /// that a rolling update may make unavailable.
+    /// Returns the strategy as JSON, in the form that users write. `max_unavailable` is the number
+    /// of pods that a rolling update may make unavailable.
     pub(super) fn to_json(&self, max_unavailable: Option<u32>) -> Value {
         match self {
             Strategy::OnDelete => json!({"type": "OnDelete", "rollingUpdate": null}),
@@ -46,7 +48,7 @@ impl Strategy {
     }
 }
 
-/// `spec.persistentVolumeClaimRetentionPolicy`.
+/// The `spec.persistentVolumeClaimRetentionPolicy` of a StatefulSet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct Retention {
@@ -65,7 +67,7 @@ impl Retention {
     }
 }
 
-/// A label of a pod.
+/// A label of a pod that users remove.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Label {
@@ -98,31 +100,32 @@ impl Label {
     }
 }
 
-/// An action at one time.
+/// An action of a schedule. The first string is the name of the set; the number for a pod is its
+/// index among the set's pods, in name order.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", rename_all_fields = "kebab-case")]
 pub enum SetAction {
     /// An action on the cluster or on pods.
     Cluster(Action),
-    /// Sets the number of replicas.
+    /// Sets the number of replicas of a set.
     Scale(String, u32),
-    /// Sets the ordinal of the first pod.
+    /// Sets the ordinal of the first pod of a set.
     Start(String, u32),
-    /// Sets the template by number.
+    /// Sets the template of a set, by number.
     Template(String, u32),
-    /// Sets the update strategy.
+    /// Sets the update strategy of a set.
     Strategy(String, Strategy),
-    /// Sets `minReadySeconds`.
+    /// Sets `minReadySeconds` of a set.
     MinReady(String, u32),
-    /// Sets the retention policy for claims.
+    /// Sets the retention policy for the claims of a set.
     Retention(String, Retention),
-    /// Sets `revisionHistoryLimit`.
+    /// Sets `revisionHistoryLimit` of a set.
     History(String, u32),
-    /// Changes an annotation.
+    /// Changes an annotation of a set.
     Touch(String),
-    /// Deletes it.
+    /// Deletes a set.
     Delete(String, Dependents),
-    /// Creates it, if it doesn't exist.
+    /// Creates a set, if it doesn't exist.
     Create(String),
     /// Creates a pod without an owner that has the name of one of the set's pods.
     Orphan {
@@ -130,35 +133,35 @@ pub enum SetAction {
         set: String,
         /// The ordinal.
         ordinal: u32,
-        /// Whether the set selects it.
+        /// Whether the set selects the pod.
         selected: bool,
-        /// Whether the ordinal has a leading zero.
+        /// Whether the ordinal in the name has a leading zero.
         #[serde(default)]
         zero: bool,
     },
-    /// Deletes one of its pods, by index.
+    /// Deletes a pod of a set.
     Remove {
         /// The set.
         set: String,
-        /// The index, from 0; it wraps around.
+        /// The index of the pod, from 0; it wraps around.
         nth: u32,
         /// Whether the pod gets no grace period.
         #[serde(default)]
         force: bool,
     },
-    /// Removes a label from one of its pods, by index.
+    /// Removes a label from a pod of a set.
     Unlabel(String, u32, Label),
-    /// Creates the claim of an ordinal, for the first template.
+    /// Creates the claim of an ordinal for the first claim template.
     Claim {
         /// The set.
         set: String,
         /// The ordinal.
         ordinal: u32,
-        /// Whether another object controls it.
+        /// Whether another object controls the claim.
         #[serde(default)]
         foreign: bool,
     },
-    /// Deletes the claim of an ordinal, for the first template.
+    /// Deletes the claim of an ordinal for the first claim template.
     RemoveClaim(String, u32),
 }
 
@@ -188,18 +191,19 @@ impl SubjectAction for SetAction {
     }
 }
 
-/// Returns a template for merging into another: a merge keeps what it does not name.
+/// Returns a template for a merge into another one. It also names the members that the merge must
+/// remove.
 fn numbered(name: &str, number: u32) -> Value {
     template(name, number, number >= BAD_TEMPLATES)
 }
 
-/// Returns the claim of a template, or the template itself.
+/// Returns a claim, which is also the form of a claim template.
 fn claim(name: &str) -> Value {
     json!({"metadata": {"name": name}, "spec": {"accessModes": ["ReadWriteOnce"],
         "resources": {"requests": {"storage": "1Gi"}}}})
 }
 
-/// Returns a planned StatefulSet in the form that users write.
+/// Returns a planned StatefulSet as JSON, in the form that users write.
 pub(super) fn object(set: &PlannedStatefulSet) -> Value {
     let claims: Vec<Value> = set.claims.iter().map(|name| claim(name)).collect();
     let mut object = json!({
@@ -233,7 +237,7 @@ pub(super) fn object(set: &PlannedStatefulSet) -> Value {
     object
 }
 
-/// Users, and the StatefulSets that they know.
+/// The users of StatefulSets, with the StatefulSets that they know.
 #[derive(Debug)]
 pub struct SetUsers {
     planned: Arc<[PlannedStatefulSet]>,
@@ -402,7 +406,8 @@ impl SetUsers {
         self.planned.iter().find(|it| it.name == name)
     }
 
-    /// Returns the name of the claim for that ordinal, of the first template.
+    /// Returns the name of the claim of an ordinal for the first claim template; `None` if the set
+    /// has no claim templates.
     fn claim_name(&self, set: &str, ordinal: u32) -> Option<String> {
         let template = self.planned(set)?.claims.first()?;
         Some(format!("{template}-{set}-{ordinal}"))
@@ -425,7 +430,7 @@ impl SetUsers {
 }
 
 impl Read<'_> {
-    /// Returns its strategy, as users set it.
+    /// Returns the strategy of the set, as users set it.
     fn strategy(&self) -> Option<Strategy> {
         let partition = || u32::try_from(self.partition()).ok();
         match self.rolling() {
@@ -441,15 +446,16 @@ pub(super) fn sets(cluster: &Cluster) -> Vec<Arc<DynamicObject>> {
     listed(cluster, Kind::STATEFUL_SET)
 }
 
-/// Reports whether a set has unschedulable pods, because their template can't run.
+/// Reports whether a set has unschedulable pods whose template can't run.
 fn has_broken(set: &Read<'_>, cluster: &Cluster) -> bool {
     let pods = pods_of(cluster, Kind::STATEFUL_SET, set.name());
     let mut pods = pods.iter().filter(|pod| !pod.metadata.is_deleting());
     pods.any(|pod| is_idle(pod))
 }
 
-/// Users remove the finalizer of claims that wait for their pod while the pod waits for them: such
-/// a pod is deleted after its dependents, like its set. Returns whether there were any.
+/// Users remove the finalizers of claims that wait for their pod while the pod waits for the
+/// claims. Such a pod is, like its set, deleted after its dependents. Returns whether there were
+/// any.
 fn free_claims(simulation: &Simulation) -> bool {
     let cluster = simulation.harness.cluster();
     let (pods, _) = cluster.list::<Pod>(Some(NAMESPACE));
@@ -486,13 +492,13 @@ fn hindrances(set: &Read<'_>, simulation: &Simulation) -> Vec<String> {
             return !set.owns(meta);
         }
         if !set.owns(meta) {
-            // A pod that is not adopted occupies its name.
+            // A pod that will not be adopted occupies its name.
             return is_wanted && (meta.controller().is_some() || !set.selects(meta));
         }
         let is_odd = *meta.name != *set.pod(ordinal);
         let is_broken = is_idle(pod) && !replaces_broken && !set.is_bad();
         let is_left = !is_wanted && !pod.is_ready();
-        // An adopted pod has no claims, and can't get them.
+        // An adopted pod does not use its claims, and can't be changed to use them.
         let is_odd = is_odd || !set.has_storage(pod);
         is_odd || is_wanted && is_broken || is_left
     };

@@ -1,4 +1,4 @@
-//! The invariants for commits of the TTL-after-finished controller.
+//! The checks of the invariants for commits of the TTL-after-finished controller.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -12,13 +12,13 @@ use podstorm_sim::engine::observer::SyncId;
 use super::users::{expiry_ns, is_over, jobs};
 use crate::simulation::{Checked, Judge, Simulation};
 
-/// Checks the invariants of a run.
+/// Checks the invariants T1 and T2 in a run.
 #[derive(Debug)]
 pub struct JobJudge {
-    /// The maximum lead of the controller's clock, ns.
+    /// The maximum time by which the controller's clock is ahead, ns.
     ahead_ns: i64,
-    /// The Job that each sync has read. Kept after the sync has ended, because its deletion may be
-    /// carried out late.
+    /// The Job that each sync has read. Kept after the sync has ended, because the sync's deletion
+    /// may be carried out late.
     read: BTreeMap<SyncId, Arc<DynamicObject>>,
     situations: BTreeSet<&'static str>,
 }

@@ -5,14 +5,14 @@
 //!
 //! T1 and T2 are about one commit of the controller.
 //!
-//! * **T1** The controller deletes Jobs and does nothing else, and only deletes the Job that its
-//!   sync has read from the server, with the same UID.
+//! * **T1** The controller only deletes Jobs. A sync deletes only the Job that it has read from the
+//!   server, with the same UID.
 //! * **T2** The Job that was read had finished, and its TTL had passed on the controller's clock.
 //!   Unfinished Jobs and Jobs whose TTL was raised before the read are therefore not deleted. A Job
-//!   whose TTL is raised between read and deletion is deleted, because upstream's deletion names no
-//!   version.
+//!   whose TTL is raised between read and deletion is deleted, because upstream's deletion does not
+//!   name a version.
 //! * **L1** Within a limit after the end of faults, no Job remains whose TTL has passed.
-//! * **L2** Then nothing is written or requested for ten minutes.
+//! * **L2** After that, nothing is written or requested for ten minutes.
 //! * **L6** No livelock, as for all workloads.
 
 mod checker;
@@ -39,22 +39,23 @@ use users::{JobAction, JobUsers};
 
 const SECOND: i64 = 1_000_000_000;
 
-/// TTLs, s; a Job without one stays.
+/// The TTLs that are drawn, s; a Job without a TTL stays.
 const TTLS: [Option<u32>; 6] = [None, Some(0), Some(1), Some(10), Some(60), Some(600)];
 
-/// The age of a Job's finish time when it is written, s: negative for a clock that is ahead.
+/// The ages of a Job's finish time when it is written, s. A negative age is that of a clock that is
+/// ahead.
 const AGES: [i32; 6] = [0, 0, 0, 5, 60, -30];
 
 /// A planned Job.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct PlannedJob {
-    /// The name.
+    /// The name of the Job.
     pub name: String,
-    /// `ttlSecondsAfterFinished`; if absent, the Job stays.
+    /// The Job's `ttlSecondsAfterFinished`; if absent, the Job stays.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ttl: Option<u32>,
-    /// The number of its initial pods.
+    /// The number of the Job's initial pods.
     pub pods: u32,
 }
 
@@ -146,7 +147,7 @@ impl Subject for TtlAfterFinished {
         Some(vec![(0, action)])
     }
 
-    /// Jobs own no ReplicaSets: such an action affects nothing.
+    /// Jobs don't own ReplicaSets, so an action with this name has no effect.
     fn draw_target(dice: &mut Dice, objects: &[PlannedJob]) -> String {
         a_name(dice, objects)
     }
@@ -184,7 +185,7 @@ impl Subject for TtlAfterFinished {
 
     fn ending(_: Behaviour) -> Ending {
         Ending {
-            // When faults end, a retry may be minutes away, but the touch comes sooner.
+            // When the faults end, a retry may be minutes away, but a touch comes sooner.
             converges_within_ns: 400 * SECOND,
             touches_ns: &[90 * SECOND],
             touches_always: false,

@@ -1,5 +1,6 @@
-//! Seeds of Jobs: none violates an invariant, together they reach many situations, and planted
-//! faults are detected. A fault is planted for one thread; a schedule is played on one thread.
+//! Tests of seeds of Jobs with TTLs: no seed violates an invariant, together they reach many
+//! situations, and planted faults are detected. A fault is planted for one thread, because a
+//! schedule is played on one thread.
 
 use std::cell::Cell;
 use std::collections::BTreeSet;
@@ -21,7 +22,7 @@ use crate::plan::How;
 use crate::play::caught;
 use crate::simulation::{Beside, Watcher as _};
 
-/// Returns the requests that replace a request.
+/// A function that returns the requests that replace a request; `None` keeps it.
 type Replace = fn(&Request) -> Option<Vec<Request>>;
 
 thread_local! {
@@ -32,8 +33,8 @@ pub(super) fn requests(request: &Request) -> Option<Vec<Request>> {
     PLANTED.get().and_then(|replace| replace(request))
 }
 
-/// Plays seeds with the fault until one violates this invariant first; without the fault, the seed
-/// must pass.
+/// Plays seeds with the fault until the first violation in one is that of the expected invariant.
+/// Without the fault, this seed must pass.
 #[track_caller]
 fn noticed(replace: Replace, expected: &str) {
     PLANTED.set(Some(replace));
@@ -48,7 +49,8 @@ fn noticed(replace: Replace, expected: &str) {
     assert_eq!(healthy, None, "seed {}", schedule.seed);
 }
 
-/// Returns the kind, namespace and name of the object that a request deletes.
+/// Returns the kind, namespace and name of the object that a request deletes; `None` for any other
+/// request.
 fn deleted(request: &Request) -> Option<(Kind, &Str, &str)> {
     match request {
         Request::Delete {
@@ -61,7 +63,7 @@ fn deleted(request: &Request) -> Option<(Kind, &Str, &str)> {
     }
 }
 
-/// Replaces a deletion with a read: the Job stays.
+/// Replaces a deletion with a read, so the Job stays.
 fn look_again(request: &Request) -> Option<Vec<Request>> {
     let (kind, namespace, name) = deleted(request)?;
     Some(vec![Request::Get {

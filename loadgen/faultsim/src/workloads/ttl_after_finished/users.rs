@@ -1,4 +1,4 @@
-//! User actions on Jobs and their pods, and the status that the Job controller would write.
+//! The actions of users on Jobs and their pods, and the status that the Job controller would write.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use crate::action::{Action, Dependents, SubjectAction};
 use crate::objects::{STUCK, controlled_by, listed, pod, pods_of, touched, with};
 use crate::simulation::{Simulation, Users};
 
-/// An action at one time.
+/// An action of a schedule. The first string is the name of the Job.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", rename_all_fields = "kebab-case")]
 pub enum JobAction {
@@ -20,28 +20,28 @@ pub enum JobAction {
     Cluster(Action),
     /// A Job is marked as finished.
     Finish {
-        /// The Job.
+        /// The name of the Job.
         job: String,
-        /// Whether it failed.
+        /// Whether the Job failed.
         failed: bool,
-        /// The age of its finish time, s; negative for a time in the future.
+        /// The age of the Job's finish time, s; negative for a time in the future.
         ago_s: i32,
     },
-    /// Sets the TTL, s, or removes it.
+    /// Sets the TTL of a Job, s, or removes it.
     Ttl(String, Option<u32>),
-    /// Changes an annotation.
+    /// Changes an annotation of a Job.
     Touch(String),
-    /// Changes a count of the status.
+    /// Changes a count in the status of a Job.
     WriteStatus(String),
-    /// Adds or removes a finalizer that keeps the Job.
+    /// Adds or removes a finalizer that keeps a Job.
     Hold(String, bool),
-    /// Deletes it.
+    /// Deletes a Job.
     Delete(String, Dependents),
-    /// Creates it with its pods, if it doesn't exist.
+    /// Creates a Job with its pods, if it doesn't exist.
     Create(String),
-    /// Deletes its pods.
+    /// Deletes the pods of a Job.
     KillPods(String),
-    /// Removes the owner from its pods.
+    /// Removes the owner from the pods of a Job.
     OrphanPods(String),
 }
 
@@ -70,7 +70,7 @@ impl SubjectAction for JobAction {
     }
 }
 
-/// Users, and the Jobs that they know.
+/// The users of Jobs, with the Jobs that they know.
 #[derive(Debug)]
 pub struct JobUsers {
     planned: Arc<[PlannedJob]>,
@@ -143,7 +143,7 @@ impl Users for JobUsers {
         }
     }
 
-    /// A pending TTL would end in the quiet phase, so its Job loses the TTL.
+    /// A pending TTL would end in the quiet phase, so users remove it.
     fn put_right(&mut self, simulation: &mut Simulation) {
         for job in jobs(simulation.harness.cluster()) {
             let name = job.metadata.name.to_string();
@@ -170,8 +170,9 @@ pub(super) fn jobs(cluster: &Cluster) -> Vec<Arc<DynamicObject>> {
     listed(cluster, Kind::JOB)
 }
 
-/// Returns the time at which the TTL of a Job ends, ns since the Unix epoch, if it has a TTL and
-/// has finished. Computed from the specification, independently of the controller's code.
+/// Returns the time at which the TTL of a Job ends, ns since the Unix epoch; `None` if the Job has
+/// no TTL or has not finished. Computed from the specification, independently of the controller's
+/// code.
 pub(super) fn expiry_ns(job: &DynamicObject) -> Option<i128> {
     let ttl = job.fields.get("spec")?["ttlSecondsAfterFinished"].as_i64()?;
     let conditions = job.fields.get("status")?["conditions"].as_array()?;

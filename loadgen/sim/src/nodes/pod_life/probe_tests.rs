@@ -18,7 +18,7 @@ fn unready(line: &str) -> String {
     )
 }
 
-/// Returns the Events whose reason begins with `reason`, with their seconds.
+/// Returns the lines of the Events with this reason.
 fn told(play: &mut Play, reason: &str) -> Vec<String> {
     let told = play.told().into_iter();
     let told = told.filter(|line| line.split(' ').nth(2) == Some(reason));

@@ -1,4 +1,4 @@
-//! The invariants D1 to D7 of one commit, numbered as in the module `deployments`.
+//! The checks of the invariants D1 to D7 for one commit, numbered as in the module `deployments`.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use crate::invariants::Checked;
 use crate::workloads::replicasets::pod_counts;
 
 impl State {
-    /// Checks the write of a ReplicaSet by a sync.
+    /// Checks a write of a ReplicaSet by a sync, and records it in the sync's view.
     pub(super) fn set_written(
         &mut self,
         sync: SyncId,
@@ -63,7 +63,7 @@ impl State {
         checked
     }
 
-    /// Checks D1 for a sync that does not scale.
+    /// Checks D1 for a write that enlarges a ReplicaSet in a sync that does not scale.
     fn surge(&self, seen: &Seen, new: &ReplicaSet) -> Checked {
         if seen.scales() || seen.way() == Way::RollsBack && seen.recreates() {
             return Ok(());
@@ -107,7 +107,7 @@ impl State {
         pod_counts(set, pods.values().map(|pod| &**pod), |_| false, now.wall_ns)[3]
     }
 
-    /// Checks D2 after a ReplicaSet has become smaller than `from`.
+    /// Checks D2 for a write that makes a ReplicaSet smaller than `from`.
     fn availability(&self, seen: &Seen, new: &ReplicaSet, from: i32, now: Now) -> Checked {
         let least = limits(&seen.deployment).least_available;
         if seen.scales() || least == 0 {
@@ -140,7 +140,7 @@ impl State {
         }
         let mut left = 0;
         for (of, set) in self.owned(&seen.deployment) {
-            // `set` has its state before this write.
+            // For this ReplicaSet, `set` is the state before the write.
             let size = if of == uid {
                 new.replicas()
             } else {
@@ -153,8 +153,8 @@ impl State {
             if seen.size_at_first() == 0 && Some(of) != newest.as_ref() {
                 continue;
             }
-            // A deleted ReplicaSet has no pods, and one that was released in the meantime (a late
-            // write) keeps them for itself.
+            // A deleted ReplicaSet has no pods, and the pods of one that was released in the
+            // meantime (this is a late write) no longer count.
             let set = self.sets.get(of).filter(|set| is_controlled(set, owner));
             let own = seen.size_at_first() - seen.now.replicas();
             let real = set.map_or(0, |set| self.available(set, now).min(set.replicas() + own));
@@ -170,7 +170,7 @@ impl State {
         Err(("D2", text))
     }
 
-    /// Checks the write of its Deployment by a sync.
+    /// Checks a sync's write of its Deployment.
     pub(super) fn deployment_written(
         &mut self,
         sync: SyncId,
@@ -200,7 +200,7 @@ impl State {
         }
     }
 
-    /// Checks D1 for a sync that scales.
+    /// Checks D1 at the end of a sync that scales.
     pub(super) fn sync_ended(&mut self, sync: SyncId, has_failed: bool) -> Checked {
         let Some(seen) = self.seen.get(&sync) else {
             return Ok(());
@@ -268,10 +268,10 @@ impl State {
     }
 }
 
-/// The maximum size of a ReplicaSet if there are already too many pods: its current size, or its
-/// share of `most`. Upstream computes the share from the maximum number of pods when the controller
-/// last sized it. A ReplicaSet that a user has since resized may grow by this, and the others can't
-/// always compensate, because none can have less than 0 pods.
+/// Returns the maximum size of a ReplicaSet if there are already too many pods: its current size,
+/// or its share of `most`. Upstream computes the share from the maximum number of pods when the
+/// controller last sized it. A ReplicaSet that a user has resized since may therefore grow, and the
+/// others can't always compensate, because none can have less than 0 pods.
 fn largest_share(deployment: &Deployment, set: &SeenSet, most: i64) -> i64 {
     let size = i64::from(set.size_at_first());
     let annotations = set.first.as_ref().map(|set| &set.metadata.annotations);
@@ -286,7 +286,7 @@ fn largest_share(deployment: &Deployment, set: &SeenSet, most: i64) -> i64 {
     }
 }
 
-/// Checks D3 for a ReplicaSet.
+/// Checks D3 for a write of a ReplicaSet.
 fn of_revision(seen: &Seen, old: Option<&Arc<ReplicaSet>>, new: &ReplicaSet) -> Checked {
     let written = revision(&new.metadata.annotations);
     let holds = match old {
@@ -302,7 +302,7 @@ fn of_revision(seen: &Seen, old: Option<&Arc<ReplicaSet>>, new: &ReplicaSet) -> 
     Err(("D3", text))
 }
 
-/// Checks D5.
+/// Checks D5 for a new ReplicaSet.
 fn created(seen: &Seen, new: &ReplicaSet) -> Checked {
     let (name, deployment) = (&new.metadata.name, &seen.deployment.metadata.name);
     if seen.deployment.spec.paused {
@@ -322,7 +322,7 @@ fn created(seen: &Seen, new: &ReplicaSet) -> Checked {
     }
 }
 
-/// Checks D4 and D6.
+/// Checks D4 and D6 for a ReplicaSet that grows.
 fn grown(seen: &Seen, new: &ReplicaSet) -> Checked {
     if seen.scales() {
         return Ok(());
@@ -352,7 +352,7 @@ fn grown(seen: &Seen, new: &ReplicaSet) -> Checked {
     Ok(())
 }
 
-/// Checks D7, given the state when the sync began. Upstream deletes only by name: it may delete
+/// Checks D7 against the state when the sync began. Upstream deletes only by name, so it may delete
 /// another ReplicaSet that was created under the name in the meantime.
 fn deleted(seen: &mut Seen, set: &ReplicaSet) -> Checked {
     let newest = seen.newest().map(|it| it.now.metadata.uid.clone());

@@ -1,5 +1,5 @@
-//! Checks every commit of the Deployment controller, in order, and passes everything on to the
-//! checker of ReplicaSets, which has the result of the run.
+//! The checker of Deployments: checks every commit of the Deployment controller, in order, and
+//! passes all events on to the checker of ReplicaSets, which holds the result of the run.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -28,7 +28,7 @@ mod seen;
 
 use seen::Seen;
 
-/// Checks the invariants of a run.
+/// Checks the invariants of Deployments in a run.
 #[derive(Debug)]
 pub struct RolloutChecker {
     checker: Arc<SetChecker>,
@@ -41,9 +41,9 @@ struct State {
     origin: Option<Origin>,
     deployments: BTreeMap<Uid, Arc<Deployment>>,
     sets: BTreeMap<Uid, Arc<ReplicaSet>>,
-    /// The pods by controller.
+    /// The pods of each controller, by the controller's UID.
     pods: BTreeMap<Uid, BTreeMap<Uid, Arc<Pod>>>,
-    /// The controller of each pod.
+    /// The UID of the controller of each pod.
     controllers: BTreeMap<Uid, Uid>,
     /// The view of each sync. Kept after a sync has ended, because its requests may be carried out
     /// late.
@@ -54,7 +54,7 @@ struct State {
 }
 
 impl RolloutChecker {
-    /// Returns a checker on top of that of ReplicaSets.
+    /// Returns a checker on top of the checker of ReplicaSets.
     pub fn new(checker: Arc<SetChecker>) -> RolloutChecker {
         RolloutChecker {
             checker,
@@ -63,7 +63,7 @@ impl RolloutChecker {
     }
 
     /// Returns the first difference between the Deployment controller's caches and the server, if
-    /// there is any: pending events may cause more work.
+    /// there is any. While there is one, pending events may cause more work.
     pub(super) fn behind(&self, cluster: &Cluster) -> Option<String> {
         let controller = self.state().controller.clone()?;
         let (sets, _) = cluster.list::<ReplicaSet>(Some(NAMESPACE));
@@ -210,7 +210,7 @@ impl CommitObserver for RolloutChecker {
 impl Origins for RolloutChecker {
     fn carries_out(&self, origin: Option<Origin>) {
         self.state().origin = origin;
-        // To the checker of ReplicaSets, the Deployment controller is a user.
+        // For the checker of ReplicaSets, the Deployment controller is a user.
         let of_sets = origin.filter(|it| it.sync.kind != Kind::DEPLOYMENT);
         self.checker.carries_out(of_sets);
     }
@@ -292,7 +292,8 @@ impl Observer<deployment::Controller> for RolloutChecker {
         {
             match answer {
                 Answer::Failed(_) => seen.adopt_failed(name),
-                // If it was adopted earlier, unseen by the sync, it is not written again.
+                // If the ReplicaSet was adopted earlier, without the sync having seen it, it is not
+                // written again.
                 _ => seen.adopt(name),
             }
         }
@@ -322,9 +323,9 @@ impl Observer<deployment::Controller> for RolloutChecker {
     }
 }
 
-/// Hazard H1 of the controller's specification: a completed rollout whose pods are no longer all
-/// available is synced every few milliseconds. A failing request of such a sync is repeated as
-/// often.
+/// Reports whether hazard H1 of the controller's specification affects the Deployment: a completed
+/// rollout whose pods are no longer all available is synced every few milliseconds. A failing
+/// request of such a sync is repeated as often.
 fn is_looked_at_without_end(deployment: &Deployment) -> bool {
     let (status, wanted) = (&deployment.status, deployment.replicas());
     let was_over = |it: &DeploymentCondition| {

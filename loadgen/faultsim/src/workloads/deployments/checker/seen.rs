@@ -1,4 +1,5 @@
-//! The view of a sync of the Deployment controller: its caches when it begins, and its own writes.
+//! The view of a sync of the Deployment controller: the caches when the sync begins, and the sync's
+//! own writes.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -9,7 +10,7 @@ use podstorm_objects::{Deployment, Labels, ReplicaSet, Uid};
 
 use super::super::limits::{is_same, selects};
 
-/// Returns the revision in the annotations, if it is valid.
+/// Returns the revision in the annotations; `None` if there is no valid one.
 pub(super) fn revision(annotations: &Labels) -> Option<i64> {
     annotations.get(REVISION)?.parse().ok()
 }
@@ -25,10 +26,10 @@ pub(super) fn is_controlled(set: &ReplicaSet, deployment: &Uid) -> bool {
 pub(super) struct SeenSet {
     /// The cached state when the sync began; `None` if it was not cached.
     pub(super) first: Option<Arc<ReplicaSet>>,
-    /// The same state, or the last one that the sync wrote.
+    /// The state in the view of the sync: the cached one, or the one that the sync wrote last.
     pub(super) now: Arc<ReplicaSet>,
-    /// Whether the sync found it in its caches when it tried to create one: at that time, the sync
-    /// had already selected the revision that it writes.
+    /// Whether the sync found the ReplicaSet in its caches when it tried to create it. By then, the
+    /// sync had already selected the revision that it writes.
     is_found: bool,
 }
 
@@ -41,7 +42,7 @@ impl SeenSet {
         }
     }
 
-    /// Returns its size when the sync began.
+    /// Returns the size of the ReplicaSet when the sync began; 0 if it was not cached.
     pub(super) fn size_at_first(&self) -> i32 {
         self.first.as_ref().map_or(0, |set| set.replicas())
     }
@@ -50,12 +51,12 @@ impl SeenSet {
 /// The kind of work that a sync does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Way {
-    /// It scales: the Deployment is paused, or its size differs from the one recorded on a
-    /// ReplicaSet.
+    /// The sync scales: the Deployment is paused, or its size differs from the size that is
+    /// recorded on a ReplicaSet.
     Scales,
-    /// It returns to an earlier template that an annotation requests.
+    /// The sync returns to an earlier template, as an annotation requests.
     RollsBack,
-    /// It rolls out.
+    /// The sync rolls out the template.
     Rolls,
 }
 
@@ -63,13 +64,13 @@ pub(super) enum Way {
 #[derive(Clone, Debug)]
 pub(super) struct Seen {
     pub(super) deployment: Arc<Deployment>,
-    /// The ReplicaSets that it controls.
+    /// The ReplicaSets that the Deployment controls.
     pub(super) sets: BTreeMap<Uid, SeenSet>,
-    /// The ReplicaSets that it may adopt, by name.
+    /// The ReplicaSets that the Deployment may adopt, by name.
     free: BTreeMap<String, Arc<ReplicaSet>>,
-    /// Whether it resized a ReplicaSet.
+    /// Whether the sync has resized a ReplicaSet.
     pub(super) has_sized: bool,
-    /// The names of old ReplicaSets that it deleted.
+    /// The names of the old ReplicaSets that the sync has deleted.
     pub(super) deleted: BTreeSet<String>,
 }
 
@@ -97,7 +98,7 @@ impl Seen {
         }
     }
 
-    /// Records an adoption: the sync continues with the cached state.
+    /// Records an adoption. The sync continues with the cached state of the ReplicaSet.
     pub(super) fn adopt(&mut self, name: &str) {
         if let Some(set) = self.free.remove(name) {
             self.sets
@@ -105,7 +106,7 @@ impl Seen {
         }
     }
 
-    /// Records a failed adoption: the sync continues without the ReplicaSet, although a request
+    /// Records a failed adoption. The sync continues without the ReplicaSet, although a request
     /// that a lower layer resent may have been carried out the first time.
     pub(super) fn adopt_failed(&mut self, name: &str) {
         self.sets.retain(|_, set| *set.now.metadata.name != *name);
@@ -124,9 +125,9 @@ impl Seen {
         self.sets.insert(uid.clone(), set);
     }
 
-    /// Records that the sync could not create a ReplicaSet because the name exists, with state
-    /// `cached`. The sync continues with the existing one if its caches show it as the Deployment's
-    /// own with its template, even if the sync has just released it.
+    /// Records that the sync could not create a ReplicaSet because the name is in use, by the
+    /// ReplicaSet `cached` in the caches. The sync continues with that one if the Deployment
+    /// controls it and it has the Deployment's template, even if the sync has just released it.
     pub(super) fn find(&mut self, cached: Arc<ReplicaSet>) {
         let is_own = is_controlled(&cached, &self.deployment.metadata.uid);
         if !is_own || !self.has_template(&cached) {
@@ -175,15 +176,15 @@ impl Seen {
         is_same(&set.spec.template, &self.deployment.spec.template)
     }
 
-    /// Returns the oldest ReplicaSet seen with the Deployment's template.
+    /// Returns the oldest seen ReplicaSet with the Deployment's template, if there is one.
     pub(super) fn newest(&self) -> Option<&SeenSet> {
         let same = self.sets.values().filter(|set| self.has_template(&set.now));
         same.min_by(|a, b| by_creation(&a.now, &b.now))
     }
 
     /// Returns the view without the ReplicaSet of this name that the sync itself created. The
-    /// ReplicaSet may be deleted when its request, which was late or was resent by a lower layer,
-    /// is carried out a second time.
+    /// ReplicaSet may have been deleted before the create request, which was late or was resent by
+    /// a lower layer, is carried out a second time.
     pub(super) fn before_created(&self, name: &str) -> Seen {
         let mut before = self.clone();
         let is_own = |set: &SeenSet| set.first.is_none() && *set.now.metadata.name == *name;

@@ -1,4 +1,5 @@
-//! Invariant N6: the claims that a sync creates, and the owner references that it sets on them.
+//! The checks of invariant N6: the claims that a sync creates, and the owner references that it
+//! sets on claims.
 
 use podstorm_objects::{DynamicObject, ObjectMeta, Uid};
 
@@ -23,7 +24,7 @@ impl SetJudge {
             let text = format!("{name} was written although its set was terminating");
             return Err(("N8", text));
         }
-        // The pod of the claim.
+        // The name of the claim's pod.
         let of_pod = set.claim_templates().find_map(|template| {
             let pod = name.strip_prefix(template)?.strip_prefix('-')?;
             let meta = ObjectMeta {
@@ -50,7 +51,7 @@ impl SetJudge {
         let is_right = |pod: &ObjectMeta| {
             !set.is_hands_off(pod, refs) && owners == set.claim_owners(pod, refs)
         };
-        // A new pod has no UID when the existing claims for its name are corrected.
+        // A new pod does not have a UID yet when the existing claims for its name are corrected.
         let mut pods = seen.of_ordinal(ordinal).map(|pod| &pod.metadata);
         let is_right = is_right(&pod) || pods.any(is_right);
         if is_same && is_right {

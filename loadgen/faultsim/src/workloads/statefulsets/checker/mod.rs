@@ -1,5 +1,6 @@
-//! The invariants N1 to N8 of one commit, numbered as in the module `statefulsets`: [`pods`](self),
-//! [`claims`], [`revisions`] and [`status`], given what the sync has [`seen`].
+//! The checks of the invariants N1 to N8 for one commit, numbered as in the module `statefulsets`:
+//! for [`pods`](self), [`claims`], [`revisions`] and the [`status`], given the view of the sync
+//! ([`seen`]).
 
 mod claims;
 mod pods;
@@ -22,22 +23,24 @@ use crate::invariants::begins_deletion;
 use crate::simulation::{Checked, Judge, Simulation};
 use seen::Seen;
 
-/// Checks the invariants of a run.
+/// Checks the invariants of StatefulSets in a run.
 #[derive(Debug, Default)]
 pub struct SetJudge {
     circumstances: Circumstances,
-    /// The template of every past revision. Names are derived from templates.
+    /// The template of every revision so far, by the revision's name, which is derived from the
+    /// template.
     templates: BTreeMap<String, Template>,
-    /// Kept after a sync has ended, because its requests may be carried out late.
+    /// The view of each sync. Kept after the sync has ended, because its requests may be carried
+    /// out late.
     seen: BTreeMap<SyncId, Seen>,
     situations: BTreeSet<&'static str>,
     /// The template of each set, and the time since which it has this template, ns.
     sets: BTreeMap<Uid, (Template, i64)>,
     /// The sets that got the status of another set of the same name.
     misplaced: BTreeSet<Uid>,
-    /// The times since which unschedulable pods exist, ns.
+    /// The time since which each unschedulable pod exists, ns.
     idle: BTreeMap<Uid, i64>,
-    /// The longest time that a broken pod was kept after its set got another template, ns.
+    /// The longest time for which a broken pod was kept after its set got another template, ns.
     kept_ns: i64,
     /// The number of statuses that the server rejected as invalid.
     refused: u64,
@@ -79,7 +82,7 @@ impl SetJudge {
             Some(old) if begins_deletion(Some(old), new, commit.change) => {
                 self.pod_deleted(commit, seen, old)
             }
-            // A second deletion removes the pod after the first has begun.
+            // A second deletion removes the pod whose deletion the first one has begun.
             Some(_) if commit.change == Change::Deleted => Ok(()),
             Some(old) if old.metadata.owner_references != new.metadata.owner_references => {
                 self.pod_claimed(seen, new)
@@ -154,7 +157,7 @@ impl Judge for SetJudge {
     }
 
     fn committed(&mut self, commit: &Commit, sync: Option<SyncId>) -> Checked {
-        // Taken out temporarily, because the checks change both.
+        // The view is taken out temporarily, because the checks change both it and `self`.
         let mut seen = sync.and_then(|sync| self.seen.remove(&sync));
         let checked = match commit.new.kind() == Kind::POD {
             true => self.pod_committed(commit, seen.as_mut()),

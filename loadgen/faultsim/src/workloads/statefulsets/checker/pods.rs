@@ -1,4 +1,5 @@
-//! N1 to N5: the pods that a sync creates, claims, corrects and deletes.
+//! The checks of invariants N1 to N5 and N8 for the pods that a sync creates, claims, corrects and
+//! deletes.
 
 use podstorm_apiserver::Commit;
 use podstorm_objects::Pod;
@@ -11,7 +12,7 @@ use crate::workloads::statefulsets::read::{
 };
 
 impl SetJudge {
-    /// Checks N1, N2, N5 and N8.
+    /// Checks N1, N2, N5 and N8 for a new pod.
     pub(super) fn pod_created(&mut self, commit: &Commit, seen: &mut Seen, pod: &Pod) -> Checked {
         let set = seen.read();
         let (name, meta) = (&*pod.metadata.name, &pod.metadata);
@@ -67,7 +68,7 @@ impl SetJudge {
         }
     }
 
-    /// Checks N2: in an ordered set, every pod below was seen ready.
+    /// Checks N2: in an ordered set, every pod below this ordinal was seen ready.
     fn has_predecessors(&self, commit: &Commit, seen: &Seen, ordinal: i64, deed: &str) -> Checked {
         let set = seen.read();
         if !set.is_ordered() {
@@ -107,7 +108,7 @@ impl SetJudge {
         Err(("N5", format!("{pod} was created from {revision}")))
     }
 
-    /// Checks N3, N4, N5 and N8.
+    /// Checks N3, N4, N5 and N8 for the deletion of a pod.
     pub(super) fn pod_deleted(&mut self, commit: &Commit, seen: &mut Seen, old: &Pod) -> Checked {
         let set = seen.read();
         let name = old.metadata.name.to_string();
@@ -134,7 +135,7 @@ impl SetJudge {
         Ok(())
     }
 
-    /// Checks N3: pods beyond the ordinals are deleted from the highest one down.
+    /// Checks N3: pods beyond the ordinals are deleted from the highest ordinal down.
     fn may_be_condemned(
         &mut self,
         commit: &Commit,
@@ -193,7 +194,8 @@ impl SetJudge {
         let is_available =
             |pod: &Pod| set.is_available(pod, wall_ns) && !pod.metadata.is_deleting();
         if self.circumstances.replaces_broken && !set.is_healthy(pod, commit.now.wall_ns) {
-            // With the hardened controller, such a pod is no loss and blocks no other pod.
+            // With the hardened controller, the deletion of such a pod is no loss, and the pod does
+            // not block the deletion of others.
             self.situations.insert("a broken pod is replaced");
             return self.has_predecessors(commit, seen, ordinal, "deleted");
         }

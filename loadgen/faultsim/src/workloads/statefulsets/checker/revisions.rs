@@ -1,4 +1,5 @@
-//! N7 for revisions: numbers increase, and no revision in use is deleted.
+//! The checks of invariant N7 for revisions: their numbers increase, and no revision in use is
+//! deleted.
 
 use podstorm_objects::DynamicObject;
 
@@ -21,7 +22,7 @@ impl SetJudge {
         }
         let number = number_of(new);
         let is_new = match old {
-            // The revision was adopted.
+            // The revision was adopted, not renumbered.
             Some(old) if number_of(old) == number => {
                 let was_free = old.metadata.controller().is_none();
                 return match was_free && set.owns(&new.metadata) {
@@ -58,8 +59,8 @@ impl SetJudge {
         if is_live(name) {
             return Err(("N7", format!("{name} was deleted, but is in use")));
         }
-        // Uses the numbers that were seen, and names: a deletion may hit another revision with the
-        // same name.
+        // The check uses the numbers that were seen and the names, because a deletion may hit
+        // another revision with the same name.
         let mut known = seen.revisions.iter();
         let known = known.find(|it| it.metadata.name == *name);
         let number = number_of(known.map_or(revision, |known| known));

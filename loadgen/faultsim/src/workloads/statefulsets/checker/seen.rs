@@ -1,4 +1,4 @@
-//! The view of a sync: its caches when it begins, and the answers that it gets.
+//! The view of a sync: the caches when the sync begins, and the answers that it gets.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -17,7 +17,7 @@ pub(super) struct Seen {
     controller: Controller,
     key: KeyId,
     pub(super) set: Arc<DynamicObject>,
-    /// The pods that it owns or could adopt.
+    /// The pods that the set owns or could adopt.
     pods: Vec<Arc<Pod>>,
     pub(super) revisions: Vec<Arc<DynamicObject>>,
     /// The pods that the sync has adopted, by name.
@@ -26,9 +26,9 @@ pub(super) struct Seen {
     pub(super) created: BTreeMap<String, Arc<Pod>>,
     /// The pods that the sync has deleted, by name.
     pub(super) deleted: BTreeSet<String>,
-    /// The number of its successful pod deletions.
+    /// The number of the sync's successful pod deletions; a pod that is not found counts, too.
     pub(super) deletions: i64,
-    /// Whether a request about revisions failed, so that the sync knows no revision.
+    /// Whether a request about revisions failed, so that the sync does not know the revisions.
     pub(super) lacks_revisions: bool,
 }
 
@@ -58,7 +58,7 @@ impl Seen {
         let of_revision = |kind: Kind| kind == Kind::CONTROLLER_REVISION;
         match request {
             Request::PatchOwners { kind, .. } if of_revision(*kind) => {
-                // Only then does the sync read pods.
+                // The sync reads the pods only after it has adopted the revisions.
                 if let Some(cached) = self.controller.cached(self.key) {
                     self.pods = cached.pods;
                 }
@@ -96,13 +96,13 @@ impl Seen {
         })
     }
 
-    /// Returns the pods with that ordinal: several if names have leading zeros.
+    /// Returns the pods with this ordinal. There are several if names have leading zeros.
     pub(super) fn of_ordinal(&self, ordinal: i64) -> impl Iterator<Item = &Arc<Pod>> {
         let pods = self.claimed().filter(move |(of, _)| *of == ordinal);
         pods.map(|(_, pod)| pod)
     }
 
-    /// Returns the named pod.
+    /// Returns the pod of this name that the sync works on, if there is one.
     pub(super) fn named(&self, name: &str) -> Option<&Arc<Pod>> {
         let mut pods = self.claimed().map(|(_, pod)| pod);
         pods.find(|pod| *pod.metadata.name == *name)
@@ -121,7 +121,8 @@ impl Seen {
         })
     }
 
-    /// Returns the name of the current revision, if it existed.
+    /// Returns the name of the current revision in the set's status; `None` if the revision was not
+    /// seen.
     pub(super) fn current(&self) -> Option<&str> {
         let name = self.read().said("currentRevision");
         let mut revisions = self.revisions.iter();

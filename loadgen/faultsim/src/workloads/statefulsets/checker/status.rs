@@ -1,4 +1,4 @@
-//! N7 for statuses: each is a count of the seen pods.
+//! The checks of invariant N7 for statuses: each is a count of the seen pods.
 
 use std::collections::BTreeSet;
 
@@ -20,8 +20,8 @@ impl SetJudge {
         let (set, written) = (seen.read(), Read::from_object(new));
         let name = set.name();
         if set.set.metadata.uid != new.metadata.uid {
-            // As in upstream, after a conflict the write is retried on the object that has the name
-            // by then.
+            // As in upstream, a write is retried after a conflict on whatever object then has the
+            // name.
             self.misplaced.insert(new.metadata.uid.clone());
         }
         let wrong = |text: String| Err(("N7", format!("{name} {text}")));
@@ -73,7 +73,7 @@ impl SetJudge {
         let ordinals: Vec<i64> = seen.claimed().map(|(ordinal, _)| ordinal).collect();
         let distinct: BTreeSet<i64> = ordinals.iter().copied().collect();
         if distinct.len() != ordinals.len() {
-            // It is not specified which of two pods with one ordinal counts.
+            // It is not specified which of two pods with the same ordinal counts.
             return Ok(());
         }
         let counted = seen
