@@ -37,7 +37,7 @@ pub trait SubjectAction:
 pub enum Action {
     /// A user sets the number of replicas.
     Scale {
-        /// The owner.
+        /// The name of the owner.
         #[serde(rename = "replica-set")]
         owner: String,
         /// The new number of replicas.
@@ -45,7 +45,7 @@ pub enum Action {
     },
     /// A user changes an annotation of an owner, which causes an event without consequences.
     Touch {
-        /// The owner.
+        /// The name of the owner.
         #[serde(rename = "replica-set")]
         owner: String,
     },
@@ -71,25 +71,25 @@ pub enum Action {
     /// A user deletes an owner.
     #[serde(rename = "delete-replica-set")]
     DeleteOwner {
-        /// The owner.
+        /// The name of the owner.
         #[serde(rename = "replica-set")]
         owner: String,
-        /// The handling of its pods.
+        /// What happens to the owner's pods.
         propagation: Dependents,
     },
     /// A user deletes an owner and recreates it under the same name.
     Recreate {
-        /// The owner.
+        /// The name of the owner.
         #[serde(rename = "replica-set")]
         owner: String,
-        /// The handling of its pods.
+        /// What happens to the owner's pods.
         propagation: Dependents,
         /// The time between deletion and recreation, ms.
         gap_ms: u32,
     },
     /// A user creates pods without an owner that the selector of an owner matches.
     CreateOrphans {
-        /// The owner.
+        /// The name of the owner.
         #[serde(rename = "replica-set")]
         owner: String,
         /// The number of pods.
@@ -119,23 +119,23 @@ pub enum Action {
     },
     /// Another client writes wrong counts into an owner's status.
     WriteStatus {
-        /// The owner.
+        /// The name of the owner.
         #[serde(rename = "replica-set")]
         owner: String,
     },
     /// Pods end or are deleted.
     Kill {
-        /// The owner.
+        /// The name of the owner.
         #[serde(rename = "replica-set")]
         owner: String,
-        /// The percentage of its active pods, 1 to 100.
+        /// The percentage of the owner's active pods, 1 to 100.
         percent: u32,
         /// How the pods end.
         how: Death,
     },
     /// The containers of pods restart, so the pods are not ready for a moment.
     Flap {
-        /// The owner.
+        /// The name of the owner.
         #[serde(rename = "replica-set")]
         owner: String,
         /// The percentage of the owner's ready pods, 1 to 100.
@@ -153,10 +153,10 @@ pub enum Action {
     },
     /// Pods get a finalizer, which is removed later.
     Stick {
-        /// The owner.
+        /// The name of the owner.
         #[serde(rename = "replica-set")]
         owner: String,
-        /// The percentage of its active pods, 1 to 100.
+        /// The percentage of the owner's active pods, 1 to 100.
         percent: u32,
         /// The time until the finalizer is removed, ms.
         for_ms: u32,
@@ -214,44 +214,44 @@ pub enum Action {
     },
     /// The events of a watch are held back.
     Hold {
-        /// The watch.
+        /// The watch that the fault hits.
         stream: StreamKind,
         /// The time for which the events are held back, ms.
         for_ms: u32,
     },
     /// Events of a watch are lost until the next list.
     Drop {
-        /// The watch.
+        /// The watch that the fault hits.
         stream: StreamKind,
-        /// The number of events.
+        /// The number of events that are lost.
         events: u32,
         /// The time until the watch ends and lists again, ms.
         list_after_ms: u32,
     },
     /// Events of a watch are delivered twice.
     Duplicate {
-        /// The watch.
+        /// The watch that the fault hits.
         stream: StreamKind,
-        /// The number of events.
+        /// The number of events that are delivered twice.
         events: u32,
     },
     /// The last events of a watch are replayed.
     Replay {
-        /// The watch.
+        /// The watch that the fault hits.
         stream: StreamKind,
         /// The number of events that are replayed, at most 8.
         events: u32,
     },
     /// A watch ends.
     EndWatch {
-        /// The watch.
+        /// The watch that the fault hits.
         stream: StreamKind,
         /// How the watch ends.
         end: StreamEnd,
     },
     /// Lists and watches of a kind fail.
     RefuseWatch {
-        /// The watch.
+        /// The watch that the fault hits.
         stream: StreamKind,
         /// The answer to each attempt.
         fault: ApiFault,
@@ -261,17 +261,17 @@ pub enum Action {
     /// A watch goes silent permanently, even after healing. No seed draws this action: tests use it
     /// to check that the simulator detects a failure.
     Break {
-        /// The watch.
+        /// The watch that the fault hits.
         stream: StreamKind,
     },
     /// The server discards its history, and the watch ends.
     Compact {
-        /// The watch.
+        /// The watch that the fault hits.
         stream: StreamKind,
     },
     /// The watch ends, and a lagging server answers the next list or initial watch.
     ServeStale {
-        /// The watch.
+        /// The watch that the fault hits.
         stream: StreamKind,
         /// The lag of the server, in versions.
         versions: u32,

@@ -96,6 +96,7 @@ impl Checker {
 
     /// Records the answer to a request of the sync, and checks the invariants of all workloads.
     /// Returns whether they hold.
+    /// Returns whether they hold.
     pub(crate) fn answered(
         &self,
         sync: SyncId,

@@ -128,7 +128,7 @@ pub struct StreamFaults {
     pub(super) lag_ns: i64,
     /// Whether events are held back indefinitely.
     pub(super) broken: bool,
-    /// Whether events were lost since the last complete list.
+    /// Reports whether events were lost since the last complete list.
     pub(super) incomplete: bool,
     /// Whether the watch is still delivering its initial state. Like a list, the initial state is
     /// complete, so none of its events is lost.

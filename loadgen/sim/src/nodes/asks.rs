@@ -135,6 +135,9 @@ impl Ask {
     /// Reports whether the pod tolerates a taint.
     ///
     ///
+    /// Reports whether the pod tolerates a taint.
+    ///
+    ///
     /// Source: `Toleration.ToleratesTaint` of Kubernetes' `k8s.io/api/core/v1`.
     pub(super) fn tolerates(&self, taint: &Value) -> bool {
         let is = |member: &str, wanted: &str| taint[member].as_str().unwrap_or("") == wanted;

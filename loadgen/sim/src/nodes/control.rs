@@ -96,7 +96,7 @@ pub struct NodeControl {
     times: NodeTimes,
     /// The rules of a cluster to which arbitrary clients write; `None` for any other cluster.
     clients: Option<ClientRules>,
-    /// Whether kubelets keep their nodes alive.
+    /// Reports whether kubelets keep their nodes alive.
     keeps_alive: bool,
     /// Whether kubelets write only the results of a pod's start and end, even in a cluster with
     /// arbitrary clients.

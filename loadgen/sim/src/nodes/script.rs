@@ -50,9 +50,9 @@ pub(super) struct Part {
     unhealthy: List<After>,
     /// Whether each pull of the container's image succeeds.
     pull: List<bool>,
-    /// Whether the `postStart` hook succeeds.
+    /// Reports whether the `postStart` hook of the instance succeeds.
     post_start: List<bool>,
-    /// Whether the `preStop` hook succeeds.
+    /// Reports whether the `preStop` hook of the instance succeeds.
     pre_stop: List<bool>,
     /// The time that the container takes to stop.
     stop: List<After>,

@@ -32,7 +32,7 @@ pub enum JobAction {
     Cluster(Action),
     /// Pods of a Job end.
     End {
-        /// The Job.
+        /// The name of the Job.
         job: String,
         /// The percentage of the Job's pods that have not ended, 1 to 100.
         percent: u32,
@@ -59,7 +59,7 @@ pub enum JobAction {
     Create(String),
     /// Creates a pod without an owner that the Job selects.
     Orphan {
-        /// The Job.
+        /// The name of the Job.
         job: String,
         /// Whether the pod has the tracking finalizer.
         tracked: bool,

@@ -6,7 +6,7 @@
 
 use crate::bug::{Bug, bug};
 
-/// All known bugs with a schedule, in order.
+/// All known bugs with a schedule, in the order of their IDs.
 pub(super) const BUGS: [Bug; 9] = [
     bug! {
         "m01", "stale-watch", "kubernetes#129795",

@@ -44,8 +44,8 @@ impl PodOwners for SetOwners {
     }
 }
 
-/// Returns the first difference between a live controller's caches and the server, if there is any:
-/// pending events may cause more work.
+/// Returns the first difference between a live controller's caches and the server, if there is any.
+/// While there is one, pending events may cause more work.
 fn behind(harness: &FaultHarness) -> Option<String> {
     harness.controllers::<Controller>().find_map(|controller| {
         let kind = WorkloadKind::from_kind(controller.options().kind)?;

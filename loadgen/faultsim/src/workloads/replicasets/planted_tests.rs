@@ -29,7 +29,7 @@ enum Fault {
     Options(fn(&mut SimOptions)),
     /// An action after each sync of a key.
     Memory(fn(&Controller, KeyId, Now)),
-    /// Requests that replace a request.
+    /// The requests that replace a request.
     Requests(fn(&Request) -> Option<Vec<Request>>),
 }
 
@@ -50,7 +50,7 @@ pub(super) fn requests(request: &Request) -> Option<Vec<Request>> {
     }
 }
 
-/// The maximum number of seeds played.
+/// The maximum number of seeds to play for a fault.
 const SEEDS: usize = 200;
 
 /// The selection of seeds.

@@ -73,9 +73,9 @@ impl Retention {
 pub enum Label {
     /// The label by which the set selects the pod.
     Selecting,
-    /// The label with the pod's name.
+    /// The label of a pod with its name.
     Name,
-    /// The label with the pod's ordinal.
+    /// The label of a pod with its ordinal.
     Ordinal,
     /// The label with the pod's revision.
     Revision,
@@ -129,9 +129,9 @@ pub enum SetAction {
     Create(String),
     /// Creates a pod without an owner that has the name of one of the set's pods.
     Orphan {
-        /// The set.
+        /// The name of the set.
         set: String,
-        /// The ordinal.
+        /// The ordinal in the pod's name.
         ordinal: u32,
         /// Whether the set selects the pod.
         selected: bool,
@@ -141,7 +141,7 @@ pub enum SetAction {
     },
     /// Deletes a pod of a set.
     Remove {
-        /// The set.
+        /// The name of the set.
         set: String,
         /// The index of the pod, from 0; it wraps around.
         nth: u32,
@@ -153,9 +153,9 @@ pub enum SetAction {
     Unlabel(String, u32, Label),
     /// Creates the claim of an ordinal for the first claim template.
     Claim {
-        /// The set.
+        /// The name of the set.
         set: String,
-        /// The ordinal.
+        /// The ordinal of the claim's pod.
         ordinal: u32,
         /// Whether another object controls the claim.
         #[serde(default)]

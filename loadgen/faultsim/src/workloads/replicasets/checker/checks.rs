@@ -396,7 +396,7 @@ impl OracleState {
         batch_is_in_order(sync, place)
     }
 
-    /// Records the answer to a request.
+    /// Records the answer to a request, and checks L6.
     pub(super) fn answered(&mut self, id: SyncId, request: &Request, answer: &Answer) -> Checked {
         let upstream = self.is_upstream();
         let Some(sync) = self.syncs.get_mut(&id) else {

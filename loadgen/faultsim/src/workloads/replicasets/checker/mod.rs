@@ -66,7 +66,7 @@ impl Known {
 }
 
 impl SetChecker {
-    /// Returns the checker of a run that begins with this cluster.
+    /// Returns the checker of a run that begins with this cluster, without an oracle.
     pub fn new(cluster: &PlannedCluster, how: How) -> SetChecker {
         let known = Known(Arc::new(Mutex::new(State {
             oracle: OracleState::new(cluster, how.behaviour),
