@@ -141,7 +141,7 @@ fn a_small_screen_has_the_most_important_parts() {
             "queue 17",
             "time left 20 s",
             "simulated 66 min",
-            "q: stop and report",
+            "q or Ctrl-C: stop and report on what ran",
         ],
     );
     // The bar stays if there is room for nothing else.
