@@ -220,7 +220,7 @@ mod tests {
                 "--backoff-limit 3000000000",
                 "a whole number from 0 to 2147483647",
             ),
-            ("--completions -5", "it must be at least 1"),
+            ("--completions -5", "a size must be at least 1"),
         ] {
             let settings = Settings::of_flags(&format!("--scenario job-farm {flags}"), 1);
             let problem = settings.unwrap_err();
