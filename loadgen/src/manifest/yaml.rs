@@ -358,14 +358,14 @@ pub(super) fn read_value(text: &str) -> Result<Value, Mistake> {
         };
         // The caller counts the line from the start of the file.
         Mistake {
-            place: found.place.map(|(line, column)| Place { line, column }),
+            place: found.place.map(|at| Place::new(at.line, at.column)),
             problem,
         }
     })?;
     match read.doubled.iter().find(|one| !one.is_merged) {
         None => Ok(read.value),
         Some(one) => Err(Mistake {
-            place: Some(Place::new(one.place.0, one.place.1)),
+            place: Some(Place::new(one.place.line, one.place.column)),
             problem: given_twice(&one.name),
         }),
     }
