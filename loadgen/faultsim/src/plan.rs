@@ -14,7 +14,7 @@ pub struct PlannedCluster {
     pub workers: u32,
     /// The maximum number of creates or deletes in one sync.
     pub burst_replicas: u32,
-    /// Whether the feature gates of 1.36 are on with which controllers wait for their own writes.
+    /// Whether the feature gates of 1.36 that make controllers wait for their own writes are on.
     #[serde(default = "yes")]
     pub stale_controller_consistency: bool,
     /// Whether informers get their initial lists through the watch.

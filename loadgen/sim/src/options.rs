@@ -120,7 +120,7 @@ impl EngineKind {
     }
 }
 
-/// The settings of the controllers. The fields have upstream's names.
+/// The settings of the controllers, whose members have upstream's names.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct ControllerSettings {
     /// The number of workers of each controller.
@@ -128,7 +128,7 @@ pub struct ControllerSettings {
     pub workers: WorkerCounts,
     /// The maximum number of creates or deletes in one sync.
     pub burst_replicas: u32,
-    /// `--kube-api-qps`; unlimited if `None`.
+    /// `--kube-api-qps`; unlimited if absent.
     pub kube_api_qps: Option<f64>,
     /// `--kube-api-burst`.
     pub kube_api_burst: u32,

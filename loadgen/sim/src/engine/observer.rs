@@ -61,10 +61,10 @@ pub trait Observer<W: Workload>: Origins {
         None
     }
 
-    /// Called when a request has its final answer, before its sync gets it.
+    /// Called when a request has its final answer, before the sync receives the answer.
     fn answered(&self, sync: SyncId, request: &Request, answer: &Answer, now: Now);
 
-    /// Called after a sync has ended, before its key is marked as done.
+    /// Called after a sync has ended, before the sync's key is marked as done.
     fn sync_ended(&self, sync: SyncId, controller: &W, state: &W::Sync, now: Now);
 }
 

@@ -164,7 +164,7 @@ pub trait AnyWorker: Send {
     /// Returns the waiting times of the worker's requests.
     fn waits(&self) -> &CallWaits;
 
-    /// Returns the counters of its syncs.
+    /// Returns the counters of the worker's syncs.
     fn counters(&self) -> &SyncCounters;
 
     /// Merges the worker's recorded durations into those of all workers.

@@ -100,8 +100,9 @@ const NEVER: i64 = i64::MAX;
 /// Decides which task runs next. Shared by the driver and everything that wakes tasks.
 pub struct Executor {
     run_queue: Mutex<RunQueue>,
-    /// The number of queued tasks, and the time of the earliest delayed task. Both are written
-    /// under the lock of the run queue; a thread that finds no work here doesn't take that lock.
+    /// The number of queued tasks. This field and `next_due_ns`, the time of the earliest delayed
+    /// task, are written under the lock of the run queue. A thread that finds no work here doesn't
+    /// take the lock.
     queued: AtomicUsize,
     next_due_ns: AtomicI64,
     /// Whether several threads take tasks; a single thread never sleeps.
@@ -178,13 +179,13 @@ impl Executor {
 
     /// Publishes the time of the next delayed task. Called under the lock of the run queue.
     fn publish_due(&self, run_queue: &RunQueue) {
-        // Relaxed: as above.
+        // Relaxed: a hint, see `next_due`.
         self.next_due_ns
             .store(run_queue.next_due_ns().unwrap_or(NEVER), Ordering::Relaxed);
     }
 
     fn queued(&self) -> usize {
-        // Relaxed: as above.
+        // Relaxed: a hint, see `publish_queued`.
         self.queued.load(Ordering::Relaxed)
     }
 
@@ -231,8 +232,8 @@ impl Executor {
 
     /// Reports whether the run has ended.
     pub fn is_stopped(&self) -> bool {
-        // Acquire: pairs with the store in `stop`, so that writes before the stop are visible after
-        // it.
+        // Acquire: pairs with the store in `stop`. A thread that sees the stop sees all writes
+        // before it.
         self.stopped.load(Ordering::Acquire)
     }
 

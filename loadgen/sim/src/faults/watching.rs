@@ -133,7 +133,7 @@ pub struct StreamFaults {
     /// Whether the watch is still delivering its initial state. Like a list, the initial state is
     /// complete, so none of its events is lost.
     pub(super) initial: bool,
-    /// The IDs of these faults.
+    /// The IDs of the armed faults.
     pub(super) fault_ids: FaultIds,
 }
 

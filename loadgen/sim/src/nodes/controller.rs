@@ -208,7 +208,7 @@ impl NodeController {
         }
     }
 
-    /// Writes whether a node is reachable to the Node object, if it exists.
+    /// Writes to a Node object, if it exists, whether the node is reachable.
     fn mark(&self, name: &str, reachable: bool, now: Now) {
         let change = |change: &dyn Fn(&mut Node), status: bool| {
             // A write without a version applies to any stored version.

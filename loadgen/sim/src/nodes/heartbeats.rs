@@ -382,7 +382,8 @@ fn micro_time(now: Now) -> String {
     format!("{}.{micros:06}Z", seconds.trim_end_matches('Z'))
 }
 
-/// Returns the time at which a Lease was renewed, ns since the epoch; `None` if it has none.
+/// Returns the time at which a Lease was last renewed, ns since the epoch; `None` if the Lease has
+/// no such time.
 fn renew_time(lease: &DynamicObject) -> Option<i64> {
     let text = lease.fields.get("spec")?["renewTime"].as_str()?;
     let (time, micros) = Time::read_micros(text).ok()?;

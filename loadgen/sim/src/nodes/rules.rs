@@ -74,8 +74,8 @@ impl Default for NodeSize {
 pub struct Finishing {
     /// The time from a pod's start to its end, ns.
     pub run_ns: i64,
-    /// The number of pods per million that fail, with exit code 1, selected by UID; the others
-    /// succeed.
+    /// The number of pods per million that fail, with exit code 1. They are selected by UID; the
+    /// other pods succeed.
     pub failing_ppm: u32,
     /// Pods don't end if a word of their commands or arguments contains one of these strings.
     pub endless_commands: Vec<String>,

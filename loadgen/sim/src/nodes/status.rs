@@ -125,8 +125,8 @@ impl RunningStatus {
         })
     }
 
-    /// Returns one status for each init container: sidecars run, and the others have completed
-    /// successfully.
+    /// Returns the status of each init container of a spec: sidecars run, and the other init
+    /// containers have completed successfully.
     fn init_containers(&mut self, spec: &[SpecContainer], now: Time) -> ContainerStatuses {
         let mut statuses: ContainerStatuses = self.containers(spec, now).collect();
         for (status, container) in statuses.iter_mut().zip(spec) {

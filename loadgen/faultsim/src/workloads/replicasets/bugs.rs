@@ -1,8 +1,8 @@
-//! Known bugs of upstream's ReplicaSet controllers, with the schedules that reproduce them.
+//! The known bugs of upstream's ReplicaSet controllers, with the schedules that reproduce them.
 //!
 //! Metrics show whether a bug is present: the same schedule is played with both behaviours, and the
-//! verdicts are compared. The schedules are in `loadgen/faultsim/bugs`; bugs that upstream has
-//! fixed (M3 to M5) have none.
+//! verdicts are compared. The schedules are in `loadgen/faultsim/bugs`. Bugs that upstream has
+//! fixed (M3 to M5) have no schedule.
 
 use crate::bug::{Bug, bug};
 
@@ -149,7 +149,7 @@ mod tests {
 
     #[test]
     fn m06_both_behaviors_replace_rejected_pods_without_a_pause() {
-        // In twenty seconds, for two replicas.
+        // The counts are for twenty seconds, with two replicas.
         assert_figures("m06", |v| v.most_creates_per_minute, 464, 464);
     }
 
@@ -199,7 +199,7 @@ mod tests {
             for text in known {
                 assert_eq!(rows::bug(text).map(|bug| bug.id), Some(bug.id), "{text}");
             }
-            // The width of the printed list.
+            // The title must fit in the printed list.
             assert!(bug.title.len() <= 73, "{}", bug.title);
         }
         for text in ["m03", "m", "", "m1x", "stale"] {

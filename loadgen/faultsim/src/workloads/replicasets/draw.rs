@@ -7,17 +7,17 @@ use crate::action::{Action, Death, Dependents};
 use crate::dice::Dice;
 use crate::plan::TimedAction;
 
-/// One seed in this number has ReplicationControllers: half of these have nothing else, half have
-/// both kinds.
+/// One in this many seeds has ReplicationControllers. Half of these seeds have only
+/// ReplicationControllers, and half have both kinds.
 const REPLICATION_CONTROLLERS_IN: u32 = 4;
 
 /// The maximum number of ReplicaSets that users permanently delete in one schedule.
 pub(super) const DELETED_MAX: usize = 2;
 
-/// The maximum number of ReplicaSets with the selector of another in one schedule.
+/// The maximum number of ReplicaSets with the selector of another one in one schedule.
 const OVERLAPPING_MAX: u32 = 2;
 
-/// The pods that users create and remove by name.
+/// The names of the pods that users create and remove.
 const BY_HAND: [&str; 3] = ["by-hand-1", "by-hand-2", "by-hand-3"];
 
 /// The state of a drawing.
@@ -26,7 +26,7 @@ pub struct Drawn {
     /// The kinds of the objects, without duplicates.
     pub(super) kinds: Vec<WorkloadKind>,
     overlapping: u32,
-    /// The ReplicaSets that are permanently deleted.
+    /// The names of the ReplicaSets that are permanently deleted.
     deleted: Vec<String>,
 }
 
@@ -74,8 +74,8 @@ impl Dice {
         kinds
     }
 
-    /// With both kinds, every second schedule has one object of each kind with the same labels from
-    /// the beginning.
+    /// Draws the creation of an object of the other kind with the labels of the first object, at
+    /// the beginning. This happens in every second schedule with both kinds.
     pub(super) fn beside(
         &mut self,
         objects: &[PlannedReplicaSet],
@@ -138,7 +138,7 @@ impl Dice {
         let remove = Action::RemovePod { name: name.clone() };
         let create = Action::CreatePod {
             name,
-            // One in four belongs to no ReplicaSet.
+            // One pod in four does not match any ReplicaSet.
             owner: (self.below(4) > 0).then_some(owner),
             deletion_cost: self.one(&[None, Some(-1), Some(9)]),
         };

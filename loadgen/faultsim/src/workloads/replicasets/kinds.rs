@@ -1,5 +1,5 @@
-//! The objects that own pods: ReplicaSets and ReplicationControllers, the latter in the form that
-//! their controller sees.
+//! The objects that own pods: ReplicaSets and ReplicationControllers. The latter are converted to
+//! ReplicaSets, as for their controller.
 
 use std::sync::Arc;
 
@@ -30,12 +30,12 @@ impl WorkloadKind {
         WorkloadKind::ReplicationController,
     ];
 
-    /// Reports whether it is the default kind, which schedules omit.
+    /// Reports whether this is the default kind, which schedules omit.
     pub(crate) fn is_usual(&self) -> bool {
         *self == WorkloadKind::default()
     }
 
-    /// Returns the variant for a kind.
+    /// Returns the variant for a kind of the API; `None` for any other kind.
     pub(super) fn from_kind(kind: Kind) -> Option<WorkloadKind> {
         WorkloadKind::ALL.into_iter().find(|it| it.kind() == kind)
     }
@@ -75,7 +75,8 @@ impl WorkloadKind {
         }
     }
 
-    /// Returns every object of the kind, in the form that its controller sees.
+    /// Returns every object of the kind; ReplicationControllers are converted to ReplicaSets, as
+    /// for their controller.
     pub(super) fn list(self, cluster: &Cluster) -> Vec<Arc<ReplicaSet>> {
         match self {
             WorkloadKind::ReplicaSet => cluster.list::<ReplicaSet>(None).0,
@@ -95,17 +96,17 @@ pub struct PlannedReplicaSet {
     /// The kind of the object; a ReplicaSet if absent.
     #[serde(default, skip_serializing_if = "WorkloadKind::is_usual")]
     pub kind: WorkloadKind,
-    /// The name.
+    /// The name of the object.
     pub name: String,
     /// The number of replicas.
     pub replicas: i32,
-    /// `minReadySeconds`.
+    /// The object's `minReadySeconds`.
     #[serde(default)]
     pub min_ready_seconds: i32,
 }
 
 impl PlannedReplicaSet {
-    /// Returns its plan.
+    /// Returns the plan of the object as an owner of pods.
     pub(super) fn plan(&self) -> OwnerPlan {
         let mut plan = OwnerPlan::new(self.kind.kind(), &self.name, self.replicas);
         plan.min_ready_seconds = self.min_ready_seconds;

@@ -1,10 +1,10 @@
-//! ReplicaSets under faults, together with ReplicationControllers. Every action is one on the
+//! ReplicaSets under faults, together with ReplicationControllers. All actions are actions on the
 //! cluster.
 //!
-//! The [`checker`] checks every commit and every step of their controllers, also under another
-//! workload that builds on them. The `model` has the requirements at rest, which depend only on the
-//! server's state. The `reference` model has the required operations of a run without faults, one
-//! by one.
+//! The [`checker`] checks every commit and every step of their controllers, also in runs of another
+//! workload that builds on them. The `model` defines the requirements at rest, which depend only on
+//! the server's state. The `reference` model computes the required operations of a run without
+//! faults, one by one.
 
 mod bugs;
 pub mod checker;
@@ -142,7 +142,8 @@ impl Subject for ReplicaSets {
         Ok(())
     }
 
-    /// A controller without objects would only receive pods that don't concern it.
+    /// Returns the kinds that occur in the schedule. A controller without objects would only
+    /// receive pods that don't concern it.
     fn kinds(schedule: &Schedule<ReplicaSets>) -> Vec<Kind> {
         let kind = WorkloadKind::ReplicationController;
         let has_controllers = schedule.objects.iter().any(|set| set.kind == kind)
@@ -167,13 +168,13 @@ impl Subject for ReplicaSets {
 
     fn ending(behaviour: Behaviour) -> Ending {
         match behaviour {
-            // The longest delay of a retry, and the expiry of two expectations.
+            // The limit covers the longest delay of a retry, and the expiry of two expectations.
             Behaviour::Upstream => Ending {
                 converges_within_ns: 1_600 * SECOND,
                 touches_ns: &[Ending::EXPECTATIONS_RUN_OUT_NS],
                 ..Ending::DEFAULT
             },
-            // Two retries with the longest delay.
+            // The limit covers two retries with the longest delay.
             Behaviour::Hardened => Ending {
                 converges_within_ns: 60 * SECOND,
                 ..Ending::DEFAULT

@@ -1,5 +1,5 @@
-//! The requirements after the end of faults, computed only from the server's state: no cache, no
-//! expectations, no order of events. Independent of the controller's code.
+//! The requirements after the end of faults, computed only from the server's state, without caches,
+//! expectations or the order of events. Independent of the controller's code.
 
 use std::sync::Arc;
 
@@ -14,8 +14,8 @@ use crate::simulation::is_idle;
 /// Returns the first deviation from the required state at rest, or `None` if there is none.
 ///
 /// At rest, every existing ReplicaSet or ReplicationController has the wanted number of available
-/// pods, no orphan remains that it could adopt, all of its pods have the labels of its selector,
-/// and its status is exact. A pod that requests its own scheduler counts without being ready.
+/// pods and an exact status, all of its pods have the labels of its selector, and no orphan remains
+/// that it could adopt. A pod that requests its own scheduler counts without being ready.
 pub(super) fn difference(cluster: &Cluster, now: Now) -> Option<String> {
     let sets = kinds::all(cluster);
     let (pods, _) = cluster.list::<Pod>(None);
@@ -48,7 +48,7 @@ fn difference_of(set: &ReplicaSet, pods: &[Arc<Pod>], now: Now) -> Option<String
     if replicas != wanted {
         return Some(format!("{name} wants {wanted} but has {replicas}"));
     }
-    // Pods that are starting, terminating or waiting for their time will still change the status.
+    // Pods that are starting, terminating or not available yet will still change the status.
     let idle =
         here().filter(|pod| owns(set, pod) && is_active(pod) && is_idle(pod) && !pod.is_ready());
     if available + idle.count() as i32 != wanted {
@@ -163,8 +163,8 @@ mod tests {
         wall_ns: 1_700_000_000_000_000_000,
     };
 
-    /// Returns the deviation of a ReplicaSet with this status in a namespace with these pods, given
-    /// by whether the ReplicaSet owns them and by their label.
+    /// Returns the deviation of a ReplicaSet with this status in a namespace with these pods. Each
+    /// pod is given by whether the ReplicaSet owns it and by the value of its label.
     fn difference_with(status: Value, pods: &[(bool, &str)]) -> Option<String> {
         let cluster = Cluster::new(ClusterOptions::default());
         let namespace = Namespace {

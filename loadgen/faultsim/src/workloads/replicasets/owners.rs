@@ -9,7 +9,7 @@ use super::kinds::WorkloadKind;
 use super::model;
 use crate::simulation::{OwnerPlan, PodOwners};
 
-/// ReplicaSets and ReplicationControllers.
+/// ReplicaSets and ReplicationControllers, as the owners of pods.
 #[derive(Clone, Copy, Debug)]
 pub struct SetOwners;
 

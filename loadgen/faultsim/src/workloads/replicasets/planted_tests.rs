@@ -1,9 +1,10 @@
-//! Planted faults: deliberately broken controllers, each of which the seeds must detect.
+//! Planted faults: deliberately broken controllers, each of which the checker must detect with some
+//! seed.
 //!
-//! A planted fault changes no source line. It disables a row of the hardened behaviour, gives the
-//! controller other settings than the checkers assume, corrupts the controller's state after every
-//! sync, or replaces the controller's requests. A fault is planted for one thread; a schedule is
-//! played on one thread.
+//! A planted fault does not change the source code. It disables a row of the hardened behaviour,
+//! gives the controller other settings than the checkers assume, corrupts the controller's state
+//! after every sync, or replaces the controller's requests. A fault is planted for one thread,
+//! because a schedule is played on one thread.
 
 use std::cell::Cell;
 use std::sync::Arc;
@@ -56,11 +57,11 @@ const SEEDS: usize = 200;
 /// The selection of seeds.
 #[derive(Clone, Copy)]
 enum Seeds {
-    /// All seeds.
+    /// Play all seeds.
     All,
-    /// Seeds without faults, which the reference model follows.
+    /// Play only seeds without faults, which the reference model follows.
     Calm,
-    /// All seeds, but only with faults of this class.
+    /// Play all seeds, limited to faults of this class.
     Of(FaultClass),
 }
 
@@ -96,7 +97,8 @@ fn noticed(fault: Fault, behaviour: Behaviour, seeds: Seeds) -> &'static str {
     violation.invariant
 }
 
-/// Disables a row of the hardened behaviour.
+/// Tests the hardened controller without one row of its policy; the checker must report one of the
+/// expected invariants.
 #[track_caller]
 fn without(row: fn(&mut SimOptions), seeds: Seeds, expected: &[&str]) {
     let found = noticed(Fault::Options(row), Behaviour::Hardened, seeds);
@@ -136,8 +138,8 @@ rows! {
         Seeds::Of(FaultClass::NamespaceTermination), &["L1", "S6"];
 }
 
-/// Tests a controller that is broken with both behaviours; each must be detected by one of these
-/// invariants.
+/// Tests a controller that is broken with both behaviours. With each, the checker must report one
+/// of the expected invariants.
 #[track_caller]
 fn wrong(fault: Fault, expected: &[&str]) {
     for behaviour in Behaviour::ALL {
@@ -304,8 +306,9 @@ fn a_status_with_missing_parts_is_detected() {
     );
 }
 
-/// No seed of thousands needs the other rows, because neighboring rows compensate for them. Each
-/// has its own test. A new row of the policy must be added to this list, or it does not compile.
+/// Without one of the other rows, thousands of seeds violate no invariant, because related rows
+/// compensate for it. Each of these rows has its own test. The test does not compile until a new
+/// row of the policy is added to this list.
 #[test]
 fn every_row_is_planted_or_has_its_own_test() {
     let Policy {
@@ -326,11 +329,11 @@ fn every_row_is_planted_or_has_its_own_test() {
         recheck_owner_between_batches: _,
         // `an_owner_that_loses_a_pod_as_its_deletion_begins_is_woken`.
         wake_previous_owners: _,
-        // `a_pod_gone_before_its_finalizer_is_counted_once` of Jobs.
+        // `a_pod_gone_before_its_finalizer_is_counted_once`, in the tests of Jobs.
         count_gone_pods_once: _,
-        // `an_orphan_with_its_finalizer_left_is_retried` of Jobs.
+        // `an_orphan_with_its_finalizer_left_is_retried`, in the tests of Jobs.
         retry_orphans: _,
-        // `an_index_keeps_its_first_written_outcome` of Jobs.
+        // `an_index_keeps_its_first_written_outcome`, in the tests of Jobs.
         keep_first_outcome: _,
         // The known bug m13.
         tell_active_in_backoff: _,
@@ -338,7 +341,7 @@ fn every_row_is_planted_or_has_its_own_test() {
         replace_broken_pods: _,
         // The known bug m19.
         complete_when_available: _,
-        // The reflector's own tests of its maximum delay.
+        // The tests of the reflector's maximum delay.
         watch_retry_max_ns: _,
     } = Behaviour::Hardened.policy();
 }

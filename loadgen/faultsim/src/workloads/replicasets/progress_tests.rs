@@ -1,5 +1,5 @@
-//! L4 and L5, measured on virtual time: the latency of healthy keys next to keys that always fail,
-//! and the time that a ReplicaSet needs if a fraction of its creates fails at random.
+//! Tests of L4 and L5, measured on virtual time: the latency of healthy keys next to keys that
+//! always fail, and the time that a ReplicaSet needs if a fraction of its creates fails at random.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
@@ -27,7 +27,7 @@ const MS: i64 = 1_000_000;
 const SECOND: i64 = 1_000 * MS;
 const WORKERS: u32 = 5;
 
-/// Observes syncs, and fails a fraction of the creates.
+/// An observer that records the syncs and makes a fraction of the creates fail.
 #[derive(Debug)]
 struct Watch {
     network: OnceLock<Arc<Network>>,
@@ -37,7 +37,7 @@ struct Watch {
 #[derive(Debug)]
 struct Watched {
     under_way: BTreeMap<SyncId, (String, i64)>,
-    /// The key, beginning and end of each sync, ns, in order of the ends.
+    /// The key, beginning and end of each sync, ns, in the order of the ends.
     syncs: Vec<(String, i64, i64)>,
     dice: Rng,
     fraction: f64,
@@ -63,7 +63,7 @@ impl Observer<Controller> for Watch {
         let mut state = self.state();
         let fraction = state.fraction;
         if Call::from_request(request) == Call::CreatePod && state.dice.f64() < fraction {
-            // The fault hits this very request.
+            // The fault hits exactly this request.
             let network = self.network.get();
             let network = network.expect("the network is set before the harness advances");
             network.arm(refusal(None, 1));
@@ -128,7 +128,7 @@ impl Harness {
         harness.observe::<Controller>(Arc::clone(&watch) as _);
         let network = Arc::clone(harness.network());
         watch.network.set(network).expect("the network is set once");
-        // The checker gets no input, because the measured state may be wrong for a while.
+        // The checker receives no input, because the measured state may be wrong for a while.
         let checker = Arc::new(Checker::new(&cluster, How::untold(behaviour)));
         let simulation = Simulation::new(&cluster, harness, checker, true);
         let mut simulation = simulation.with_owners(&SetOwners);
@@ -155,9 +155,9 @@ impl Harness {
     }
 }
 
-/// L4: returns the longest time from a change of a healthy key to the end of its sync, the 99th
-/// percentile of all syncs' times, and the limit, ns. `hot` keys always fail and are changed every
-/// 20 ms; `healthy` keys are all changed at the same time.
+/// Measures L4. Returns the longest time from a change of a healthy key to the end of its sync, the
+/// 99th percentile of the durations of all syncs, and the limit, ns. `hot` keys always fail and are
+/// changed every 20 ms; `healthy` keys are all changed at the same time.
 fn service(behaviour: Behaviour, hot: u32, healthy: u32) -> (i64, i64, i64) {
     let mut harness = Harness::new(behaviour, 1, 0.0, 2_000);
     for number in 0..hot {
@@ -222,21 +222,22 @@ fn healthy_keys_are_synced_in_time_next_to_failing_keys() {
     }
 }
 
-/// L5's constant while there are events, set after the first measurement: at most 0.6 s for each of
-/// the 18 steps in the plan's formula at a fraction of 0.5, in some 600 to 700 syncs. A sync makes
-/// one create, then two, four and so on until one fails, and is woken by the events of pods that
-/// are becoming ready. The number of syncs grows with the number of pods instead of its logarithm:
-/// the constant is for 500 pods.
+/// The constant of L5 while there are events, ns. It was set after the first measurement: at most
+/// 0.6 s for each of the 18 steps in the plan's formula at a fraction of 0.5, in about 600 to 700
+/// syncs. A sync makes one create, then two, four and so on until one fails. The events of pods
+/// that become ready wake it again. The number of syncs grows with the number of pods instead of
+/// its logarithm: the constant is for 500 pods.
 const BUSY_C_NS: i64 = SECOND;
 
-/// The constant if pods are immediately ready and there are no events, so that each sync waits for
-/// its retry: at most 1.2 s with the hardened behaviour. There, a sync that has created a pod
-/// resets its back-off; upstream's back-off grows to 1,000 s, and the ReplicaSet is not complete
-/// within six hours at a fraction of 0.5.
+/// The constant of L5 if pods are ready immediately and there are no further events, so that each
+/// sync waits for its retry, ns: at most 1.2 s with the hardened behaviour, where a sync that has
+/// created a pod resets its back-off. Upstream's back-off grows to 1,000 s, and the ReplicaSet is
+/// not complete within six hours at a fraction of 0.5.
 const QUIET_C_NS: i64 = 2 * SECOND;
 
-/// L5: returns the time that a ReplicaSet of 500 needs for its pods, ns, if the given fraction of
-/// its creates fails at random, and the number of syncs; `i64::MAX` if six hours are not enough.
+/// Measures L5. Returns the time that a ReplicaSet needs for its 500 pods if the given fraction of
+/// its creates fails at random, ns (`i64::MAX` if six hours are not enough), and the number of
+/// syncs.
 fn convergence(behaviour: Behaviour, seed: u64, fraction: f64, startup_ms: u32) -> (i64, usize) {
     let mut harness = Harness::new(behaviour, seed, fraction, startup_ms);
     harness.run(SECOND);

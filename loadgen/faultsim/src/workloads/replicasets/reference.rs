@@ -1,15 +1,16 @@
-//! The reference model: the work that a ReplicaSet controller must do between two times at rest,
-//! computed by a sequential controller whose cache is the server and that has no expectations. It
-//! follows schedules without faults in lockstep, and shares no code with the controller.
+//! The reference model: the work that a ReplicaSet controller must do between two times at rest.
+//! The model is a sequential controller that reads the server instead of a cache and has no
+//! expectations. It follows schedules without faults in lockstep, and does not share code with the
+//! controller.
 //!
-//! A schedule is followed from rest to rest: everything is as wanted, every cache is current, and
-//! no sync is in progress. If users performed exactly one action in between, the model computes the
-//! required work from the server's state right after it: the number of pods created for each owner,
-//! the pods that are adopted and released, the number of pods that are deleted (and which, as far
-//! as the deletion cost and, with the hardened behaviour, the pods on the same node decide), and
-//! the final status. The commits must match exactly. If users performed more actions before the
-//! next rest, several histories are correct because of the syncs in between, and only the final
-//! state is compared.
+//! A schedule is followed from rest to rest. At rest, everything is as wanted, every cache is
+//! current, and no sync is in progress. If users performed exactly one action in between, the model
+//! computes the required work from the server's state right after it: the number of pods created
+//! for each owner, the pods that are adopted and released, the number of pods that are deleted (and
+//! which, as far as the deletion cost and, with the hardened behaviour, the pods on the same node
+//! decide), and the final status. The commits must match exactly. If users performed more actions
+//! before the next rest, several histories are correct because of the syncs in between, and only
+//! the final state is compared.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -27,9 +28,10 @@ use crate::plan::{PlannedCluster, TimedAction};
 /// The server's state at one time.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Snapshot {
-    /// The ReplicaSets, and the ReplicationControllers in the form that their controller sees.
+    /// The ReplicaSets, and the ReplicationControllers converted to ReplicaSets, as for their
+    /// controller.
     pub(super) sets: Vec<Arc<ReplicaSet>>,
-    /// The pods.
+    /// The pods of the cluster.
     pub(super) pods: Vec<Arc<Pod>>,
 }
 
@@ -48,16 +50,16 @@ impl Snapshot {
     }
 }
 
-/// The work that controllers did.
+/// The work that controllers have done.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Done {
-    /// The number of created pods by owner.
+    /// The number of created pods, by owner.
     pub(super) created: BTreeMap<Uid, usize>,
-    /// The names of deleted pods by owner.
+    /// The names of the deleted pods, by owner.
     pub(super) deleted: BTreeMap<Uid, BTreeSet<String>>,
-    /// The adopted pods, with their owners.
+    /// The adopted pods: the UID of the owner and the name of the pod.
     pub(super) adopted: BTreeSet<(Uid, String)>,
-    /// The released pods, with their owners.
+    /// The released pods: the UID of the former owner and the name of the pod.
     pub(super) released: BTreeSet<(Uid, String)>,
 }
 
@@ -66,18 +68,19 @@ pub(super) struct Done {
 struct Due {
     created: usize,
     deleted: usize,
-    /// The pods that are deleted regardless of the later criteria, and those among which the later
-    /// criteria select the rest.
+    /// The names of the pods that are deleted in any case. The next field has those among which
+    /// criteria that the model does not know select the rest.
     certain: BTreeSet<String>,
     possible: BTreeSet<String>,
     adopted: BTreeSet<String>,
     released: BTreeSet<String>,
-    /// The counts of replicas: total, fully labeled (if known), ready, available and terminating.
+    /// The counts in the final status: replicas, fully labeled, ready, available and terminating;
+    /// `None` if the count is not known.
     status: [Option<i32>; 5],
     generation: i64,
 }
 
-/// Returns the work that is due for one ReplicaSet in this snapshot.
+/// Returns the work that the controller must do for one ReplicaSet in this snapshot.
 fn due(set: &ReplicaSet, snapshot: &Snapshot, behaviour: Behaviour, burst: usize) -> Due {
     let mut due = Due::default();
     let mut claimed: Vec<&Pod> = Vec::new();
@@ -109,18 +112,18 @@ fn due(set: &ReplicaSet, snapshot: &Snapshot, behaviour: Behaviour, burst: usize
     due
 }
 
-/// Selects the pods to delete, as far as criteria that don't change in the meantime decide.
+/// Selects the pods to delete, as far as they follow from criteria that don't change in the
+/// meantime.
 fn choose(due: &mut Due, claimed: &[&Pod], behaviour: Behaviour, burst: usize) {
     let name = |pod: &&Pod| pod.metadata.name.to_string();
-    // An adopted pod is scheduled and becomes ready during the adoption, so any pod may be
-    // selected.
+    // An adopted pod may be scheduled and become ready in the meantime, so any pod may be selected.
     if due.deleted == 0 || !due.adopted.is_empty() {
         due.possible = claimed.iter().map(name).collect();
         return;
     }
     let together = |pod: &Pod| {
-        // Each delete changes the numbers for the next sync; upstream counts only an owner's own
-        // pods.
+        // Each delete changes the numbers of pods on a node for the next sync, and upstream counts
+        // only the owner's own pods.
         if behaviour == Behaviour::Upstream || due.deleted > burst {
             return 0;
         }
@@ -149,12 +152,13 @@ fn cost(pod: &Pod) -> i32 {
     cost.and_then(|cost| cost.parse().ok()).unwrap_or(0)
 }
 
-/// Compares a run with the model.
+/// Compares a run with the reference model.
 #[derive(Debug, Default)]
 pub(super) struct Lockstep {
     behaviour: Behaviour,
     burst: usize,
-    /// The work that is due since the last rest, by UID, if it is known.
+    /// The work that is due since the last rest, by the UID of the ReplicaSet; `None` if it is not
+    /// known.
     due: Option<BTreeMap<Uid, Due>>,
     /// Whether everything is at rest now.
     rests: bool,
@@ -166,7 +170,8 @@ pub(super) struct Lockstep {
 }
 
 impl Lockstep {
-    /// Returns the model for a run without faults, if each user action takes place at one time.
+    /// Returns the comparison for a run without faults; `None` if a user action is not complete at
+    /// one time.
     pub(super) fn new(
         steps: &[TimedAction<Action>],
         cluster: &PlannedCluster,
@@ -254,11 +259,11 @@ impl Lockstep {
     /// Compares the work when everything is at rest.
     ///
     /// # Errors
-    /// The first difference from the model.
+    /// Fails with the first difference from the model.
     pub(super) fn rests(&mut self, snapshot: &Snapshot) -> Result<(), String> {
         let done = std::mem::take(&mut self.done);
         let due = self.due.take();
-        // From here on, nothing is due until users act.
+        // From now on, no work is due until users act.
         self.due = Some(snapshot.live_sets().map(settled).collect());
         (self.rests, self.steps) = (true, 0);
         let Some(due) = due else {
@@ -351,7 +356,7 @@ impl Lockstep {
     }
 }
 
-/// Returns the work for a ReplicaSet at rest: none, with an unchanged status.
+/// Returns the work that is due for a ReplicaSet at rest: none, with an unchanged status.
 fn settled(set: &ReplicaSet) -> (Uid, Due) {
     let due = Due {
         status: said(&set.status).map(Some),

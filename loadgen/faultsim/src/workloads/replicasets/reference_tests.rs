@@ -1,4 +1,5 @@
-//! Wrong histories that the reference model must reject, and seeds with which it must agree.
+//! Tests of wrong histories, which the reference model must reject, and of seeds with which it must
+//! agree.
 
 use podstorm::replicaset::ReplicaSets;
 use podstorm_objects::{AnyObject, Kind, Resource};
@@ -10,7 +11,7 @@ use crate::draw::draw;
 use crate::objects::{self, controlled_by, with};
 use crate::play::caught;
 
-/// Returns a ReplicaSet with `replicas` replicas, whose status has `has`.
+/// Returns a ReplicaSet that wants `replicas` pods and whose status has `has` pods.
 fn set(replicas: i32, has: i32) -> Arc<ReplicaSet> {
     let more = json!({
         "metadata": {"uid": "web-uid", "generation": 1},
@@ -58,7 +59,8 @@ fn write(model: &mut Lockstep, change: Change, old: Option<&Arc<Pod>>, new: &Arc
     });
 }
 
-/// Scales a ReplicaSet from 1 to 3, and creates `made` pods.
+/// Returns the model's result for a ReplicaSet that is scaled from 1 to 3 and for which `made` pods
+/// are created.
 fn scaled_up(made: usize) -> Result<(), String> {
     let mut model = lockstep(Behaviour::Upstream);
     let snapshot = |pods: &[Arc<Pod>], has| Snapshot {
@@ -84,7 +86,8 @@ fn creates_must_match_the_model_exactly() {
     }
 }
 
-/// Scales a ReplicaSet of three to `left`, and deletes these pods.
+/// Returns the model's result for a ReplicaSet that is scaled from 3 to `left` and of which these
+/// pods are deleted.
 fn scaled_down(behaviour: Behaviour, left: i32, deleted: &[&str]) -> Result<(), String> {
     let mut model = lockstep(behaviour);
     let all = [
@@ -142,7 +145,7 @@ fn orphans_are_adopted_and_nothing_else_happens() {
         }
         let both = snapshot(&[plain("a", true), own.clone()]);
         assert_eq!(model.rests(&both).is_ok(), adopted);
-        // After the rest, one is released anyway.
+        // After the rest, a pod is released anyway.
         assert_eq!(model.rests(&both), Ok(()));
         write(&mut model, Change::Modified, Some(&own), &orphan);
         assert!(model.rests(&both).is_err());
@@ -159,7 +162,7 @@ fn a_wrong_status_and_too_few_pods_are_reported() {
     };
     model.stepped(&snapshot(1, 1));
     assert!(model.rests(&snapshot(1, 0)).is_err());
-    // Two actions before everything is at rest.
+    // Users perform two actions before everything is at rest.
     for (replicas, good) in [(1, true), (2, false)] {
         model.stepped(&snapshot(replicas, 1));
         model.goes_on();

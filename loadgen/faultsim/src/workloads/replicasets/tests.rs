@@ -1,4 +1,4 @@
-//! Drawn ReplicaSets and ReplicationControllers, and runs of both kinds.
+//! Tests of drawn ReplicaSets and ReplicationControllers, and of runs with both kinds.
 
 use std::collections::BTreeSet;
 
@@ -70,7 +70,8 @@ fn some_seeds_have_replication_controllers_or_both_kinds() {
     assert!(beside > 5 && watched > 0, "{beside} {watched}");
 }
 
-/// Returns a seed without faults, reduced to its first object with this kind.
+/// Returns the schedule of a seed without faults, reduced to its first object, which gets this
+/// kind.
 fn one_of(kind: WorkloadKind) -> Schedule<ReplicaSets> {
     let schedules = (0..).map(|seed| draw::<ReplicaSets>(seed, &[]));
     let mut schedule = schedules
@@ -96,7 +97,8 @@ fn replication_controllers_are_scaled_like_replica_sets() {
         for verdict in &of_kinds {
             assert_eq!(verdict.violation, None);
             assert_eq!((verdict.creates, verdict.deletes), (8, 6));
-            // After the first and the second step, and after the cluster's own work.
+            // The run is compared after the first and the second step, and after the cluster's own
+            // work.
             assert_eq!(verdict.compared, [3, 0]);
         }
         assert_ne!(of_kinds[0].trace, of_kinds[1].trace);

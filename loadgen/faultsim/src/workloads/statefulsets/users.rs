@@ -383,8 +383,8 @@ impl Users for SetUsers {
         has_helped
     }
 
-    /// The controller that protects claims doesn't see pods that were created and removed between
-    /// its events, so users also touch terminating claims.
+    /// Users touch every set. They also touch terminating claims, because the controller that
+    /// protects claims doesn't see pods that were created and removed between its events.
     fn touch(&mut self, simulation: &mut Simulation) {
         self.help(simulation);
         for claim in listed(simulation.harness.cluster(), Kind::PERSISTENT_VOLUME_CLAIM) {

@@ -78,7 +78,7 @@ pub fn drive(
     (end, clock.now())
 }
 
-/// One thread: runs tasks until the run is over.
+/// Runs tasks on one thread until the run is over.
 fn work(tasks: &Tasks, executor: &Executor, clock: &RealClock) {
     let mut looks = 0;
     while !executor.is_stopped() {

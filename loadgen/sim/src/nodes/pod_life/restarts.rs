@@ -97,7 +97,7 @@ impl Container {
     fn may_restart(&self, code: i32, ways: &Ways) -> bool {
         let of_pod = match (self.role, ways.policy) {
             (Role::Sidecar, _) => return true,
-            // An init container that succeeded is done.
+            // An init container that succeeded is not restarted.
             (Role::Init, RestartPolicy::Always) => RestartPolicy::OnFailure,
             (_, policy) => policy,
         };

@@ -1,4 +1,4 @@
-//! The invariants, under the numbers of the reliability plan.
+//! The checks of the invariants, under their numbers in the reliability plan.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ use crate::coverage::step_of;
 use crate::invariants::{Checked, begins_deletion};
 
 impl OracleState {
-    /// Checks the write of a pod.
+    /// Checks a commit of a pod, and records it.
     pub(super) fn pod_committed(
         &mut self,
         change: Change,
@@ -43,7 +43,7 @@ impl OracleState {
         Ok(())
     }
 
-    /// Checks S1, and S4 for creates.
+    /// Checks S1 and S4 for the creation of a pod.
     fn pod_created(&mut self, pod: &Pod, origin: Origin) -> Checked {
         let upstream = self.is_upstream();
         let dead = self.is_dead(origin.sync.incarnation);
@@ -51,8 +51,8 @@ impl OracleState {
             return Ok(());
         };
         sync.creates_committed += 1;
-        // A lower layer has resent a create without the sync's knowledge, because a sync requests
-        // each name once.
+        // A sync requests each name only once, so if the name repeats, a lower layer has resent the
+        // create without the sync's knowledge.
         let again = !sync.created.insert(pod.metadata.name.to_string());
         let resent = again || sync.creates_committed > sync.creates_sent;
         self.resent |= resent;
@@ -85,19 +85,19 @@ impl OracleState {
                 .insert("a pod is created for a deleted ReplicaSet");
             return Ok(());
         }
-        // No controller can know: it received one answer, and the pod of that answer may already be
-        // deleted.
+        // No controller can know of this pod: it received only one answer, and the pod of that
+        // answer may already be deleted.
         if origin.orphaned && (upstream || dead) || resent {
             set.allowed += 1;
         }
         let mut most = set.most_since(set_version);
         if origin.orphaned {
-            // It was wanted at the time of the request. The controller could not know which pods
-            // would appear before the request is carried out.
+            // The pod was wanted at the time of the request. The controller could not know which
+            // pods would appear before the request was carried out.
             most += set.gained_since(set_version);
         }
-        // It also can't know the adoptions of a concurrent controller, or, for upstream without its
-        // gate, its own adoptions: expectations don't cover them.
+        // The controller also can't know the adoptions of a concurrent controller. Upstream without
+        // its gate does not even know its own adoptions, because expectations don't cover them.
         most += if upstream && !is_gated {
             set.gained_since(pod_version)
         } else {
@@ -109,7 +109,7 @@ impl OracleState {
             return Ok(());
         }
         set.excess += 1;
-        // Pods that a larger demand has left were no mistake.
+        // Pods that remain from a larger demand were not created by mistake.
         let over = over.min(set.excess);
         let (name, active, own) = (set.name.clone(), set.active, set.allowed);
         self.excess += 1;
@@ -127,7 +127,7 @@ impl OracleState {
         Ok(())
     }
 
-    /// Checks S2, S3, and S4 for deletes.
+    /// Checks S2, S3 and S4 for the deletion of a pod.
     fn pod_deleted(&mut self, pod: &Pod, origin: Origin) -> Checked {
         let upstream = self.is_upstream();
         let counting = self.owner_counting(pod);
@@ -142,7 +142,8 @@ impl OracleState {
         {
             self.sometimes
                 .insert("another pod of the same name is deleted");
-            // A sync that waits for the deletion of the selected pod has seen the end of the other.
+            // A sync that waits for the deletion of the selected pod takes the end of this pod for
+            // it.
             self.allowed_deletes += 1;
             if !upstream {
                 let text = format!(
@@ -178,7 +179,7 @@ impl OracleState {
         Ok(())
     }
 
-    /// Checks S9, and S4 for patches.
+    /// Checks S9 and S4 for the patch of a pod.
     fn pod_patched(&mut self, old: &Pod, new: &Pod, origin: Origin) -> Checked {
         let Some(sync) = self.syncs.get(&origin.sync) else {
             return Ok(());
@@ -258,7 +259,7 @@ impl OracleState {
         Ok(())
     }
 
-    /// Checks I1.
+    /// Checks I1 at the beginning of a sync.
     pub(super) fn sync_begins(
         &mut self,
         id: SyncId,
@@ -278,7 +279,7 @@ impl OracleState {
         Ok(())
     }
 
-    /// Checks I2, I3, I4, I6, S3 and S6.
+    /// Checks I2, I3, I4, I6, S3 and S6 for a request of a sync.
     pub(super) fn sends(
         &mut self,
         id: SyncId,
@@ -418,7 +419,7 @@ impl OracleState {
                 if adopts && failed.is_none() {
                     sync.adopted.insert(name.to_string());
                 }
-                // The adoption was carried out earlier, but its answer was lost. The answer now is
+                // The adoption was carried out earlier, but its answer was lost. The answer is now
                 // that the pod does not exist, so another pod is created in its place.
                 if adopts
                     && upstream
@@ -428,7 +429,8 @@ impl OracleState {
                 {
                     set.allowed += 1;
                 }
-                // A deleted pod can't be claimed, and a pod to release may be another one by now.
+                // A deleted pod can't be claimed, and the name of a pod to release may belong to
+                // another pod by now.
                 let harmless: &[u16] = if adopts { &[404] } else { &[404, 422] };
                 sync.claim_failed |= failed.is_some_and(|error| !harmless.contains(&error.code));
             }
@@ -442,7 +444,8 @@ impl OracleState {
                 };
                 sync.claim_failed |= !sync.owner_confirmed;
             }
-            // At the start: only after this answer does the sync read the caches.
+            // This request comes at the start of the sync, which reads the caches only after the
+            // answer.
             (Request::ReadVersion { .. }, Answer::Version(_)) => {
                 sync.waited = sync.creates_sent + sync.deletes_sent == 0;
             }
@@ -491,7 +494,7 @@ impl OracleState {
         Ok(())
     }
 
-    /// Checks S12, and handles the end of a sync.
+    /// Checks S12, and records the end of a sync.
     pub(super) fn sync_ended(&mut self, id: SyncId, outcome: &Outcome) -> Checked {
         let Some(sync) = self.syncs.get_mut(&id) else {
             return Ok(());
@@ -540,9 +543,9 @@ impl OracleState {
     }
 }
 
-/// Checks S9 for a request of a sync, against the pods that it has seen.
+/// Checks S9 for a request of a sync, against the pods that the sync has seen.
 fn fits_patch(sync: &SyncState, set: &ReplicaSet, name: &str, patch: &OwnerPatch) -> Checked {
-    // Ended pods are not among the pods seen.
+    // Pods that have ended are not among the seen pods.
     let cached = || sync.cache.as_ref()?.get(&sync.namespace, name);
     let seen = sync.seen.get(name).map(Arc::clone);
     let Some(pod) = seen.or_else(cached) else {

@@ -1,4 +1,4 @@
-//! A checker for handwritten histories.
+//! A test harness: a checker for handwritten histories.
 
 use std::sync::Arc;
 
@@ -25,7 +25,8 @@ pub(super) const NOW: Now = Now {
     wall_ns: 1_700_000_000_000_000_000,
 };
 
-/// A checker, a controller whose caches the test fills, and a server whose commits the test writes.
+/// A checker, with a controller whose caches the test fills and a server whose commits the test
+/// writes.
 pub(super) struct CheckerHarness {
     pub(super) checker: SetChecker,
     pub(super) controller: Arc<Controller>,
@@ -55,12 +56,12 @@ impl CheckerHarness {
         (harness, sync)
     }
 
-    /// Returns a harness with a ReplicaSet controller and the consistency gate on or off.
+    /// Returns a harness with a ReplicaSet controller. `gate` turns the consistency gate on or off.
     pub(super) fn gated(behaviour: Behaviour, gate: bool) -> CheckerHarness {
         CheckerHarness::made(Kind::REPLICA_SET, behaviour, Some(gate))
     }
 
-    /// Returns a harness with a controller of that kind.
+    /// Returns a harness with a controller of this kind.
     pub(super) fn for_kind(kind: Kind, behaviour: Behaviour) -> CheckerHarness {
         CheckerHarness::made(kind, behaviour, None)
     }
@@ -84,7 +85,7 @@ impl CheckerHarness {
         }
     }
 
-    /// Returns the number of the violated invariant.
+    /// Returns the number of the violated invariant; `None` if no invariant is violated.
     pub(super) fn verdict(&self) -> Option<&'static str> {
         self.checker.verdict().0.violation.map(|it| it.invariant)
     }
@@ -148,7 +149,7 @@ impl CheckerHarness {
         Arc::new(Pod::from_json(value).unwrap())
     }
 
-    /// Creates a pod on the server, as a user or as a sync.
+    /// Creates a pod on the server, as the given sync or as a user.
     pub(super) fn created(
         &mut self,
         name: &str,

@@ -1,5 +1,6 @@
-//! Metrics of a run that no invariant limits: the time that a ReplicaSet was left alone, and the
-//! number of deletes that hit the wrong pod. They show the known bugs of upstream's behaviour.
+//! Metrics of a run that no invariant limits: how long no controller acted on a ReplicaSet that
+//! needed it, and how many deletes hit the wrong pod. The metrics show the known bugs of upstream's
+//! behaviour.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,19 +12,19 @@ use super::oracle::OracleState;
 use crate::invariants::begins_deletion;
 use crate::verdict::Verdict;
 
-/// The metrics.
+/// The state from which the metrics are computed.
 #[derive(Debug, Default)]
 pub(super) struct Metrics {
-    /// The time since which each ReplicaSet does not have the wanted number of pods and no
-    /// controller acts on it, ns.
+    /// The time since which a ReplicaSet does not have the wanted number of pods and no controller
+    /// acts on it, ns, by UID.
     idle_since: BTreeMap<Uid, i64>,
-    /// ReplicaSets that existed at the last commit.
+    /// The UIDs of the ReplicaSets that existed at the last commit.
     live: BTreeSet<Uid>,
 }
 
 impl Metrics {
-    /// Updates the metrics for a commit that the oracle has already processed. O(existing
-    /// ReplicaSets).
+    /// Updates the metrics in the verdict for a commit that the oracle has already processed.
+    /// O(existing ReplicaSets).
     pub(super) fn committed(
         &mut self,
         oracle: &OracleState,
@@ -65,7 +66,7 @@ impl Metrics {
         });
     }
 
-    /// Includes the idle times in progress in the verdict's longest one.
+    /// Includes the idle times that have not ended by `now_ns` in the verdict's longest idle time.
     pub(super) fn add_to(&self, verdict: &mut Verdict, now_ns: i64) {
         let open = self.idle_since.values().map(|since_ns| now_ns - since_ns);
         verdict.longest_idle_ns = open.fold(verdict.longest_idle_ns, i64::max);

@@ -1,6 +1,6 @@
 //! The checker of ReplicaSets and ReplicationControllers: observes all work of their controllers,
-//! and reports the first violated invariant. With upstream's behaviour, its known deviations are
-//! counted instead of being violations.
+//! and reports the first violated invariant. Known deviations of upstream's behaviour are counted
+//! instead of being violations.
 
 mod checks;
 #[cfg(test)]
@@ -38,16 +38,16 @@ use crate::verdict::{Conditions, Verdict};
 use metrics::Metrics;
 use oracle::OracleState;
 
-/// Checks a run with controllers of ReplicaSets or ReplicationControllers. Also checks the
-/// invariants of all workloads.
+/// Checks a run with controllers of ReplicaSets or ReplicationControllers, including the invariants
+/// of all workloads.
 #[derive(Debug)]
 pub struct SetChecker {
     checker: Arc<Checker>,
     known: Known,
 }
 
-/// The oracle's state. The [`Checker`] calls it while holding its own lock, so that lock is never
-/// taken under this one.
+/// The oracle, whose state is behind a lock. The [`Checker`] calls the oracle while it holds its
+/// own lock, so the checker's lock is never taken under this one.
 #[derive(Clone, Debug)]
 struct Known(Arc<Mutex<State>>);
 
@@ -55,7 +55,7 @@ struct Known(Arc<Mutex<State>>);
 struct State {
     oracle: OracleState,
     metrics: Metrics,
-    /// The reference model, for schedules without faults.
+    /// The comparison with the reference model; only for schedules without faults.
     lockstep: Option<Lockstep>,
 }
 
@@ -78,7 +78,8 @@ impl SetChecker {
         SetChecker { checker, known }
     }
 
-    /// Compares the run with the reference model, if the model can follow these steps.
+    /// Makes the checker compare the run with the reference model, if the model can follow these
+    /// steps.
     pub(super) fn follow(
         &self,
         steps: &[TimedAction<Action>],
@@ -95,8 +96,8 @@ impl SetChecker {
         state.oracle.allowed_deletes += deletes;
     }
 
-    /// Compares with the model: the harness is at rest, or (if `rests` is false) users act before
-    /// it is.
+    /// Compares the run with the model if the harness is at rest (`rests`). If it is not, users act
+    /// before it comes to rest, which is recorded.
     fn holds_against_model(&self, harness: &FaultHarness, rests: bool) {
         self.check(harness.now(), |state| {
             let Some(lockstep) = &mut state.lockstep else {

@@ -25,32 +25,32 @@ use crate::plan::PlannedCluster;
 /// The state of a sync.
 #[derive(Debug, Default)]
 pub(super) struct SyncState {
-    /// Whether it belongs to a ReplicationController.
+    /// Whether the sync is that of a ReplicationController.
     pub(super) of_replication_controller: bool,
     pub(super) key: String,
     pub(super) namespace: Str,
     pub(super) key_id: KeyId,
-    /// Whether it has waited since it was opened, and therefore reads the caches again.
+    /// Whether the sync has waited since it was opened, and therefore reads the caches again.
     pub(super) waited: bool,
-    /// The cached ReplicaSet.
+    /// The ReplicaSet in the cache, if there is one.
     pub(super) set: Option<Arc<ReplicaSet>>,
-    /// The versions of the ReplicaSet and of the pod cache.
+    /// The version of the cached ReplicaSet. The next field is the version of the pod cache.
     pub(super) set_version: u64,
     pub(super) pod_version: u64,
-    /// The cached pods that have not ended, by name. Read when the first request is sent, because
-    /// most syncs send none, and cleared at the end.
+    /// The cached pods that have not ended, by name. They are read when the first request is sent,
+    /// because most syncs send none, and cleared when the sync ends.
     pub(super) seen: BTreeMap<String, Arc<Pod>>,
     /// Whether `seen` has been read.
     has_looked: bool,
-    /// The cache, for pods that `seen` leaves out.
+    /// The pod cache, for pods that `seen` does not contain.
     pub(super) cache: Option<Arc<PodCache>>,
-    /// The number of its own active pods that its selector matches, once counted.
+    /// The number of active pods that the ReplicaSet owns and selects, once they have been counted.
     pub(super) own_active: Option<i64>,
     /// Whether the adoption or release of a pod failed.
     pub(super) claim_failed: bool,
-    /// Whether it has sent a request other than reading versions.
+    /// Whether the sync has sent a request other than the read of a version.
     pub(super) asked: bool,
-    /// Whether its expectations were satisfied when it began.
+    /// Whether the expectations were satisfied when the sync began.
     pub(super) satisfied: bool,
     pub(super) creates_sent: i64,
     pub(super) creates_answered: i64,
@@ -60,23 +60,23 @@ pub(super) struct SyncState {
     pub(super) deletes_sent: i64,
     pub(super) deletes_committed: i64,
     pub(super) deletes_settled: i64,
-    /// The names of the pods that it deletes.
+    /// The names of the pods that the sync deletes.
     pub(super) to_delete: Vec<String>,
-    /// The sizes of its batches of creates, by batch number.
+    /// The size of each batch of creates, by batch number.
     pub(super) batches: BTreeMap<u32, u32>,
-    /// The batch in which a create failed.
+    /// The number of the batch in which a create failed, if one did.
     pub(super) failed_batch: Option<u32>,
-    /// The harness's wall time at which it last read the caches, ns.
+    /// The harness's wall time at which the sync last read the caches, ns.
     pub(super) begun_wall_ns: i64,
-    /// The names of the pods created for it.
+    /// The names of the pods that were created for the sync.
     pub(super) created: BTreeSet<String>,
-    /// The pods that it has adopted.
+    /// The names of the pods that the sync has adopted.
     pub(super) adopted: BTreeSet<String>,
-    /// Whether one of its creates or deletes failed in a way that its status must show.
+    /// Whether a create or delete of the sync failed in a way that the status must show.
     pub(super) manage_failed: bool,
-    /// The status that it requested.
+    /// The status that the sync requested first, if any.
     pub(super) status: Option<Box<ReplicaSetStatus>>,
-    /// Whether it has reread its ReplicaSet and found the expected one.
+    /// Whether the sync has read its ReplicaSet again and found the expected one.
     pub(super) owner_confirmed: bool,
     /// The current step of the sync.
     pub(super) step: &'static str,
@@ -84,13 +84,14 @@ pub(super) struct SyncState {
 }
 
 impl SyncState {
-    /// Reads the cache. Call it at the time at which the sync counts its pods.
+    /// Reads the pods from the cache, on the first call. Must be called when the sync counts its
+    /// pods.
     pub(super) fn look(&mut self) {
         if !std::mem::replace(&mut self.has_looked, true)
             && let Some(cache) = &self.cache
         {
-            // A loop that creates pods which immediately end leaves thousands of pods, none of
-            // which counts.
+            // Omit the pods that have ended: a loop whose pods end immediately leaves thousands of
+            // them, and none counts.
             let pods = cache.resync().into_iter().map(|change| change.new);
             let pods =
                 pods.filter(|pod| pod.metadata.namespace == self.namespace && !has_ended(pod));
@@ -100,11 +101,11 @@ impl SyncState {
     }
 }
 
-/// The checker's state.
+/// The state of the oracle in a run.
 #[derive(Debug, Default)]
 pub(super) struct OracleState {
     pub(super) behaviour: Behaviour,
-    /// Upstream's gate, which applies only to ReplicaSets.
+    /// Whether upstream's consistency gate is on, which applies only to ReplicaSets.
     gate: bool,
     pub(super) burst: i64,
     pub(super) version: u64,
@@ -112,16 +113,16 @@ pub(super) struct OracleState {
     pub(super) syncs: BTreeMap<SyncId, SyncState>,
     /// The syncs in progress, by controller and key.
     pub(super) busy: BTreeMap<(u32, String), SyncId>,
-    /// The requested deletes, by controller, ReplicaSet and pod, with whether one was accepted.
-    /// Another ReplicaSet may have acquired the pod in the meantime, without knowledge of the first
-    /// delete.
+    /// The requested deletes, by controller, ReplicaSet and pod, each with whether the server
+    /// accepted one. The ReplicaSet is part of the key because another one may acquire the pod in
+    /// the meantime, without knowledge of the first delete.
     pub(super) deletes: BTreeMap<(u32, Uid, Uid), bool>,
     pub(super) excess: u64,
     pub(super) ambiguous: u64,
     pub(super) sometimes: BTreeSet<&'static str>,
-    /// Like `allowed` of each ReplicaSet, for all of them together.
+    /// Like [`SetState::allowed`], but for all ReplicaSets together.
     pub(super) allowed: i64,
-    /// Like `allowed_deletes`, for all of them together.
+    /// Like [`SetState::allowed_deletes`], but for all ReplicaSets together.
     pub(super) allowed_deletes: i64,
     /// Whether any number of creates is permitted, because a cache may be arbitrarily stale.
     pub(super) unlimited_creates: bool,
@@ -130,11 +131,11 @@ pub(super) struct OracleState {
     /// Whether a watch has broken its promise: an event was lost or replayed.
     pub(super) lied_to: bool,
     pub(super) overlapped: bool,
-    /// The number of controllers that run concurrently without the gate: the events of one
-    /// controller's creates satisfy another one's expectations, which then creates again, up to the
-    /// wanted number each.
+    /// The number of controllers that run concurrently. Without the gate, the events of one
+    /// controller's creates satisfy the expectations of another controller, which then creates pods
+    /// again. Each may create up to the wanted number.
     pub(super) outrun: i64,
-    /// The possible errors of the controllers' wall clocks, ns.
+    /// The possible offsets of the controllers' wall clocks, ns.
     pub(super) clock_offsets_ns: BTreeSet<i64>,
     /// Whether a lower layer has resent a create whose first attempt was also carried out.
     pub(super) resent: bool,
@@ -152,7 +153,7 @@ impl OracleState {
         }
     }
 
-    /// Records a commit.
+    /// Records a commit, and checks its invariants.
     pub(super) fn committed(&mut self, commit: &Commit, origin: Option<Origin>) -> Checked {
         self.version = commit.version;
         let change = commit.change;
@@ -178,7 +179,7 @@ impl OracleState {
         self.gate && kind == Kind::REPLICA_SET
     }
 
-    /// Reports whether that controller is dead.
+    /// Reports whether the controller manager with this number is dead.
     pub(super) fn is_dead(&self, incarnation: u32) -> bool {
         self.dead.contains(&incarnation)
     }
@@ -188,8 +189,8 @@ impl OracleState {
         let upstream = self.is_upstream();
         match action {
             Action::Drop { events, .. } => {
-                // The cache is wrong until the next list. With the hardened behaviour, existing
-                // names prevent most creates of pods that the cache lacks.
+                // The cache is wrong until the next list. With the hardened behaviour, the names of
+                // existing pods prevent most creates of pods that are missing in the cache.
                 let events = i64::from(*events);
                 self.allowed_deletes += events;
                 self.allowed += events;
@@ -199,7 +200,7 @@ impl OracleState {
                 self.allowed_deletes += i64::from(*events);
                 self.allowed += i64::from(*events);
                 self.lied_to = true;
-                // A recreated object with another UID clears the expectations.
+                // A recreated object, with another UID, clears the expectations.
                 self.unlimited_creates |= upstream;
                 self.unlimited_deletes |= upstream;
             }
@@ -226,7 +227,7 @@ impl OracleState {
         }
     }
 
-    /// Reopens the state of a sync, which reads the caches again.
+    /// Reopens the state of a sync that reads the caches again.
     pub(super) fn reopen_sync(&mut self, id: SyncId, controller: &Controller, now: Now) {
         let Some(before) = self.syncs.remove(&id) else {
             return;
@@ -234,7 +235,7 @@ impl OracleState {
         self.open_sync(id, controller, before.key_id, now).step = before.step;
     }
 
-    /// Records that a controller manager died: its requests in flight may still be carried out.
+    /// Records that a controller manager died, whose requests in flight may still be carried out.
     pub(super) fn died(&mut self, harness: &FaultHarness) {
         self.crashed = true;
         let alive: BTreeSet<u32> = harness
@@ -272,7 +273,7 @@ impl OracleState {
         }
     }
 
-    /// Reports whether a controller has something to do.
+    /// Reports whether a controller has work to do.
     pub(super) fn is_busy(&self) -> bool {
         !self.busy.is_empty()
             || self
@@ -281,7 +282,7 @@ impl OracleState {
                 .any(|set| !set.gone && set.active != set.demand())
     }
 
-    /// Returns the current step of the controllers.
+    /// Returns the current step of the controllers' work.
     pub(super) fn step_name(&self) -> &'static str {
         let steps = self.busy.values().filter_map(|id| self.syncs.get(id));
         let step = steps.map(|sync| sync.step).find(|step| !step.is_empty());
@@ -292,7 +293,8 @@ impl OracleState {
         }
     }
 
-    /// Returns the UID of the ReplicaSet for which a pod counts: active, owned and selected.
+    /// Returns the UID of the ReplicaSet for which a pod counts, because the ReplicaSet owns and
+    /// selects the pod and the pod is active. `None` if it counts for none.
     pub(super) fn owner_counting(&self, pod: &Pod) -> Option<Uid> {
         if !is_active(pod) {
             return None;
@@ -357,7 +359,7 @@ impl OracleState {
         }
     }
 
-    /// Opens the state of a sync.
+    /// Opens the state of a sync that begins.
     pub(super) fn open_sync(
         &mut self,
         id: SyncId,
@@ -391,8 +393,8 @@ impl OracleState {
     }
 
     /// Records the deviations of an upstream sync whose expectations of pod events have expired
-    /// after five minutes: it acts on a cache without these pods. The gate remembers answered
-    /// creates, but no deletes.
+    /// after five minutes. The sync acts on a cache that does not show these events. The gate
+    /// remembers answered creates, but not deletes.
     fn expectations_ran_out(&mut self, controller: &Controller, key: KeyId, sync: &SyncState) {
         let kind = controller.options().kind;
         let counts = controller.expectations().counts(key);
@@ -414,7 +416,7 @@ impl OracleState {
 
     /// Checks that controllers keep no more state than necessary at rest.
     pub(super) fn at_rest(&self, harness: &FaultHarness) -> Checked {
-        // A name stands for all objects that ever had it, because a loop creates thousands.
+        // State is compared by name, not by UID, because a loop creates thousands of objects.
         let living = self.sets.values().filter(|set| !set.gone);
         let living: BTreeSet<_> = living.map(|set| (&set.namespace, &set.name)).collect();
         for controller in harness.controllers::<Controller>() {
@@ -452,8 +454,8 @@ impl OracleState {
     }
 }
 
-/// Checks a record, which stays until the next sync reads it; the caches must have reached its
-/// version.
+/// Checks a record of own writes, which stays until the next sync reads it. The caches must have
+/// reached the record's version.
 fn record_at_rest(set: &SetState, record: &Record, controller: &Controller) -> Checked {
     let caches = [
         controller.pods().version().get(),

@@ -1,5 +1,5 @@
-//! The orders that a sync must keep, for its batches of creates and for the pods that it deletes;
-//! and the requests that a sync may send at all.
+//! The order of a sync's batches of creates and of the pods that it deletes, and the requests that
+//! a sync may send at all.
 
 use podstorm::client::Request;
 use podstorm_objects::{Pod, PodPhase};
@@ -9,8 +9,8 @@ use podstorm_sim::faults::BatchPosition;
 use super::oracle::SyncState;
 use crate::invariants::Checked;
 
-/// Checks I2: only requests of ReplicaSet syncs are permitted, because their limits count no other
-/// forms.
+/// Checks I2: a sync sends only the requests of ReplicaSet syncs. The other checks know no other
+/// requests.
 pub(super) fn is_of_a_replica_set(request: &Request) -> Checked {
     match request {
         Request::CreatePod { .. }
@@ -40,7 +40,7 @@ pub(super) fn is_of_a_replica_set(request: &Request) -> Checked {
     }
 }
 
-/// Checks S6: batches of 1, 2, 4, …, and none after a failed one.
+/// Checks S6: batches have at most 1, 2, 4, … creates, and no batch follows a failed one.
 pub(super) fn batch_is_in_order(sync: &mut SyncState, place: BatchPosition) -> Checked {
     if let Some(failed) = sync.failed_batch
         && place.batch > failed
@@ -67,8 +67,8 @@ pub(super) fn batch_is_in_order(sync: &mut SyncState, place: BatchPosition) -> C
     Ok(())
 }
 
-/// The first criteria for the deletion of pods, which are total: unassigned, then phase, then
-/// readiness. The lowest is deleted first.
+/// Returns the sort key of a pod by the first criteria for deletion: without a node, then the
+/// phase, then the readiness. Pods with the lowest key are deleted first.
 pub(super) fn rough_order(pod: &Pod) -> (bool, u8, bool) {
     let phase = match pod.status.phase {
         PodPhase::Running => 2,

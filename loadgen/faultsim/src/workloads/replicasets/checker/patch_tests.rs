@@ -1,4 +1,4 @@
-//! Adoptions and releases, and the work that a sync may do after them.
+//! Tests of adoptions and releases, and of the work that a sync may do after them.
 
 use std::sync::Arc;
 
@@ -57,7 +57,7 @@ fn releases_and_adoptions_against_the_selector_are_detected() {
     }
 }
 
-/// Returns the request of a sync of `web` to adopt or release the pod `a`.
+/// Returns the request with which a sync of `web` adopts or releases the pod `a`.
 fn patch(harness: &CheckerHarness, adopts: bool) -> Request {
     let web = harness.controller.owners().get(harness.key());
     let owner = Arc::clone(&web.expect("`web` is known").controller_ref);

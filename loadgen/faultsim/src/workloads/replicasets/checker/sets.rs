@@ -1,4 +1,4 @@
-//! The checker's state of a ReplicaSet or ReplicationController: its demand over time, and the pods
+//! The checker's state of a ReplicaSet or ReplicationController: the demand over time, and the pods
 //! gained and lost.
 
 use std::collections::BTreeSet;
@@ -6,14 +6,15 @@ use std::collections::BTreeSet;
 use podstorm_objects::{Kind, Labels, ReplicaSet, Str};
 use podstorm_sim::engine::observer::SyncId;
 
-/// The state of a ReplicaSet or ReplicationController, by UID.
+/// The state of one ReplicaSet or ReplicationController, which its UID identifies.
 #[derive(Debug)]
 pub(super) struct SetState {
     pub(super) kind: Kind,
     pub(super) namespace: Str,
     pub(super) name: String,
     pub(super) labels: Labels,
-    /// The versions at which the number of replicas was set, with that number.
+    /// The demand over time: the server's version at each change of the number of replicas, and the
+    /// new number.
     pub(super) demands: Vec<(u64, i32)>,
     /// The number of active, owned and selected pods on the server.
     pub(super) active: i64,
@@ -29,12 +30,12 @@ pub(super) struct SetState {
     /// The versions at which an active pod appeared that no controller created, and the sync that
     /// adopted it, if any.
     pub(super) gains: Vec<(u64, Option<SyncId>)>,
-    /// The names of its adopted active pods.
+    /// The names of the active pods that the object has adopted.
     pub(super) adopted: BTreeSet<String>,
 }
 
 impl SetState {
-    /// Returns the state of an object seen for the first time.
+    /// Returns the state of an object that is seen for the first time.
     pub(super) fn from_set(set: &ReplicaSet, kind: Kind) -> SetState {
         let selector = set.spec.selector.as_ref();
         SetState {
@@ -56,7 +57,8 @@ impl SetState {
         }
     }
 
-    /// Returns the demands on which a controller may act that has seen the object at `version`.
+    /// Returns the demands on which a controller may act that has seen the object at `version`: the
+    /// demand at that version and all later ones.
     fn demands_since(&self, version: u64) -> impl Iterator<Item = i64> {
         let first = self
             .demands
@@ -82,13 +84,15 @@ impl SetState {
             .map_or(0, |(_, demand)| i64::from(*demand))
     }
 
-    /// Returns the number of pods gained since that version that no controller created.
+    /// Returns the number of active pods that have appeared since this version and that no
+    /// controller created.
     pub(super) fn gained_since(&self, version: u64) -> i64 {
         let later = self.gains.iter().rev().take_while(|(at, _)| *at > version);
         later.count() as i64
     }
 
-    /// Returns the number of pods that other controllers have adopted since that version.
+    /// Returns the number of pods that controllers of other managers have adopted since this
+    /// version.
     pub(super) fn adopted_beside(&self, version: u64, incarnation: u32) -> i64 {
         let later = self.gains.iter().rev().take_while(|(at, _)| *at > version);
         let beside = |who: &SyncId| who.incarnation != incarnation;
@@ -97,7 +101,8 @@ impl SetState {
             .count() as i64
     }
 
-    /// Returns the number of pods lost since that version, except by that sync.
+    /// Returns the number of active pods that were lost since this version, except those that this
+    /// sync removed.
     pub(super) fn lost_since(&self, version: u64, sync: SyncId) -> i64 {
         let later = self.losses.iter().rev().take_while(|(at, _)| *at > version);
         later.filter(|(_, who)| *who != Some(sync)).count() as i64

@@ -1,4 +1,5 @@
-//! S7: every requested status matches exactly the pods in the cache when the sync counted them.
+//! The check of invariant S7: every requested status matches exactly the pods that were in the
+//! cache when the sync counted them.
 
 use std::collections::BTreeSet;
 
@@ -9,9 +10,9 @@ use super::super::model::{counts, said};
 use super::oracle::SyncState;
 use crate::invariants::Checked;
 
-/// Checks that a requested status matches the seen pods. With upstream's behaviour, a second
-/// attempt writes the first status again, on whatever object it has found; with the hardened
-/// behaviour, too, if it writes at all.
+/// Checks that a requested status matches the seen pods. A second attempt writes the first status
+/// again: with upstream's behaviour on whatever object it has found, with the hardened behaviour if
+/// it writes at all.
 pub(super) fn is_honest(
     sync: &mut SyncState,
     object: &ReplicaSet,
@@ -47,8 +48,8 @@ pub(super) fn is_honest(
         && has_failure(status) == sync.manage_failed
         // A ReplicationController has no such count.
         && status.terminating_replicas.is_none() == sync.of_replication_controller;
-    // If the wall clock goes back during a sync, pods that had been ready long enough when it began
-    // still count.
+    // If the wall clock goes back during a sync, pods that were available when the sync began still
+    // count.
     let begun = (clock_offsets_ns.len() > 1).then_some(sync.begun_wall_ns);
     let moments = [now.wall_ns].into_iter().chain(begun);
     let walls = moments.flat_map(|at_ns| clock_offsets_ns.iter().map(move |off| at_ns + off));
@@ -73,7 +74,7 @@ pub(super) fn is_honest(
     Ok(())
 }
 
-/// Reports whether a condition shows this failure.
+/// Reports whether the status must show this failure as a condition.
 pub(super) fn is_told(request: &Request, error: &ApiError, upstream: bool) -> bool {
     match request {
         Request::CreatePod { .. } => {

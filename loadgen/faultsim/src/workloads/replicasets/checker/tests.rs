@@ -1,4 +1,4 @@
-//! Invalid histories that the checker must detect, next to valid ones.
+//! Tests of invalid histories, which the checker must detect, next to valid ones.
 
 use std::sync::Arc;
 
@@ -71,7 +71,7 @@ fn a_resent_create_is_not_a_violation() {
             (1, Conditions::Broken)
         );
         harness.ended(sync);
-        // The fault explains only that pod.
+        // The fault explains only one pod.
         harness.created("c", Some("web-uid"), None);
         let next = harness.sync();
         harness.sends(next, &create(), 0);
@@ -115,7 +115,7 @@ fn pods_left_by_a_larger_demand_are_no_excess() {
     let smaller = harness.set("web-uid", 1, json!({}));
     harness.see_set(&smaller);
     let sync = harness.sync();
-    // The sync has sent no create, so a lower layer has resent one, which explains one pod.
+    // The sync has not sent a create, so a lower layer has resent one, which explains one pod.
     harness.created("d", Some("web-uid"), Some(sync));
     assert_eq!(harness.verdict(), None);
     assert_eq!(harness.checker.verdict().0.excess_pods_created, 1);
@@ -168,7 +168,7 @@ fn a_delete_below_the_demand_is_detected_without_other_losses() {
         let pods = names.map(|name| harness.known(name, json!({})));
         harness.removed(&pods[2], None);
         if cache_knows {
-            // The cache has reached the version, and still has the pod.
+            // The cache has reached the version, but still contains the pod.
             let version = harness.version.into();
             harness.controller.pods().bookmark(&version);
         }

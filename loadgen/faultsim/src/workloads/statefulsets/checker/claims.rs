@@ -24,7 +24,7 @@ impl SetJudge {
             let text = format!("{name} was written although its set was terminating");
             return Err(("N8", text));
         }
-        // The name of the claim's pod.
+        // The ordinal and the name of the claim's pod.
         let of_pod = set.claim_templates().find_map(|template| {
             let pod = name.strip_prefix(template)?.strip_prefix('-')?;
             let meta = ObjectMeta {
