@@ -9,8 +9,9 @@ use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 use ahash::RandomState;
 use hashbrown::HashMap;
 use podstorm_objects::{
-    AnyObject, ApiError, DecodeError, DynamicObject, Kind, Now, Object, ObjectMeta, OwnerReference,
-    Reason, ResourceVersion, Str, Uid, hash_state,
+    AnyObject, ApiError, DecodeError, DynamicObject, Event, Kind, Namespace, Node, Now, Object,
+    ObjectMeta, OwnerReference, Pod, Reason, ReplicaSet, ReplicationController, ResourceVersion,
+    Str, Uid, hash_state,
 };
 use serde_json::Value;
 use smallvec::SmallVec;
@@ -21,8 +22,8 @@ use crate::store::counts::{WriteEffects, WriteTotals};
 use crate::store::owners::ObjectKey;
 use crate::store::{KindStore, Shared, Strategy};
 use crate::{
-    AnyWatch, Cluster, DeleteOptions, Deletion, ListOptions, ListPage, Patch, WatchFrom,
-    WatchOptions, builtin, errors, schemas,
+    AnyWatch, Cluster, ClusterResource, DeleteOptions, Deletion, ListOptions, ListPage, Patch,
+    WatchFrom, WatchOptions, builtin, errors, schemas,
 };
 
 /// A store whose kind is known only at run time. Each method carries out the request of the same
@@ -513,4 +514,20 @@ impl Cluster {
             .find(|kind| is_kind_of(*kind, owner))
             .or_else(|| self.dynamic.kind_of(owner))
     }
+}
+
+/// Implements `ClusterResource` for the kinds with a Rust type.
+macro_rules! stores {
+    ($($kind:ty: $field:ident),+) => {
+        $(impl ClusterResource for $kind {
+            fn store(cluster: &Cluster) -> &KindStore<Self> {
+                &cluster.$field
+            }
+        })+
+    };
+}
+
+stores! {
+    Namespace: namespaces, Node: nodes, Event: events, Pod: pods, ReplicaSet: replica_sets,
+    ReplicationController: replication_controllers
 }

@@ -55,7 +55,7 @@
 //! |---|---|
 //! | `store`, `watch`, `list`, `select`, `state` | the objects of one kind and the log of their events; watches; lists; selectors; a cluster's state as a value |
 //! | `create`, `update`, `patch`, `scale`, `delete`, `pods` | write requests; `pods` has the frequent ones for pods, eviction, and the admission plugins |
-//! | `builtin`, `kinds`, `dynamic`, `gated` | the rows of the built-in kinds; the strategies of the kinds with a Rust type, and of all other kinds |
+//! | `builtin`, `dynamic`, `gated` | the built-in kinds, each with all that is its own; the strategy of the kinds without a Rust type |
 //! | [`schemas`], `strategic` | the fields of Kubernetes' types (types, merge rules, defaults, values), and the strategic merge patch |
 //! | [`validation`], [`errors`], `internal` | the validation rules; every error with upstream's text; values as messages quote them |
 //! | [`custom`] | CustomResourceDefinitions: names, schemas, the rows of the kinds that they describe |
@@ -82,7 +82,6 @@ mod finalizer;
 mod gated;
 mod gc;
 mod internal;
-mod kinds;
 pub mod latency;
 pub mod limits;
 mod list;
@@ -116,13 +115,12 @@ use podstorm_objects::{
 };
 
 pub use api::Api;
-pub use builtin::{column_description, kind_named};
+pub use builtin::{OTHER_VERSIONS, OtherVersion, column_description, kind_named, verbs};
 pub use create::validate_loaded;
 pub use delete::Deletion;
 pub use field_manager::FieldManager;
 pub use gc::GarbageItem;
 pub use internal::quoted as internal_text;
-pub use kinds::verbs;
 pub use list::{ListOptions, ListPage, Select};
 pub use meta::check_patched;
 pub use patch::{Operation, Patch};

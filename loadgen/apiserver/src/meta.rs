@@ -210,3 +210,10 @@ pub(super) fn named_version(version: &ResourceVersion) -> Result<Option<u64>, &R
         ResourceVersion::Opaque(_) => Err(version),
     }
 }
+
+/// Replaces an equal copy with the shared value.
+pub(crate) fn share<T: Clone + PartialEq>(new: &mut T, old: &T) {
+    if new == old {
+        new.clone_from(old);
+    }
+}

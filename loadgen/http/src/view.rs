@@ -1,129 +1,36 @@
-//! Views: other versions of stored kinds, namely `events.k8s.io/v1` of Events and `autoscaling/v1`
-//! of HorizontalPodAutoscalers. Clients see a view as a kind of its own; its objects are converted
-//! from and to the stored version.
-//!
-//! Source: `pkg/apis/core/v1`, `events/v1` and `autoscaling/v1` conversions of Kubernetes.
+//! Views: objects in another version than the stored one. Clients see a view as a kind of its own;
+//! the server converts its objects from and to the stored version.
 
 use std::sync::Arc;
 
 use podstorm_apiserver::validation::validate_metadata;
 use podstorm_apiserver::{
-    Api, Cluster, Patch, PodPart, check_patched, custom, errors, kind_named, schemas,
+    Api, Cluster, OTHER_VERSIONS, OtherVersion, Patch, PodPart, check_patched, custom, errors,
+    schemas,
 };
-use podstorm_objects::{
-    AnyObject, ApiError, Cause, DynamicObject, Kind, Now, Object, ResourceType,
-};
-use serde_json::{Map, Value, json};
+use podstorm_objects::{AnyObject, ApiError, Cause, DynamicObject, Kind, Now, Object};
+use serde_json::{Map, Value};
 
-use crate::decode::cannot_be_handled;
-use crate::{autoscaler, events};
-
-/// A version of a kind that is stored in another version.
-struct View {
-    row: ResourceType,
-    /// The stored `kind`.
-    of: &'static str,
-    /// Converts an object's members from the stored version to the view.
-    to: fn(&mut Map<String, Value>),
-    /// Converts an object's members from the view to the stored version.
-    from: fn(&mut Map<String, Value>),
-    /// Whether the view validates a new object's metadata more strictly than the stored kind.
-    checks_metadata: bool,
-    /// Returns the violations of the view's additional rules. The objects are in the stored
-    /// version.
-    check: fn(&Value, Option<&Value>) -> Vec<Cause>,
-}
-
-static VIEWS: [View; 2] = [
-    View {
-        row: ResourceType {
-            group: "events.k8s.io",
-            api_version: "events.k8s.io/v1",
-            kind: "Event",
-            resource: "events",
-            short_names: &["ev"],
-            put_creates: true,
-            selectable: &[
-                "reason",
-                "regarding.apiVersion",
-                "regarding.fieldPath",
-                "regarding.kind",
-                "regarding.name",
-                "regarding.namespace",
-                "regarding.resourceVersion",
-                "regarding.uid",
-                "reportingController",
-                "type",
-            ],
-            ..ResourceType::DEFAULT
-        },
-        of: "Event",
-        to: |event| {
-            for (core, name) in EVENT_MEMBERS {
-                rename(event, core, name);
-            }
-            for name in ["deprecatedFirstTimestamp", "deprecatedLastTimestamp"] {
-                event.entry(name).or_insert(Value::Null);
-            }
-            event.retain(|name, value| !(name.starts_with("reporting") && *value == ""));
-            event.entry("deprecatedSource").or_insert_with(|| json!({}));
-            event.entry("eventTime").or_insert(Value::Null);
-        },
-        from: |event| {
-            for (core, name) in EVENT_MEMBERS {
-                rename(event, name, core);
-            }
-            event.retain(|_, value| !value.is_null());
-        },
-        checks_metadata: true,
-        check: events::check,
-    },
-    View {
-        row: ResourceType {
-            group: "autoscaling",
-            api_version: "autoscaling/v1",
-            kind: "HorizontalPodAutoscaler",
-            resource: "horizontalpodautoscalers",
-            has_status: true,
-            short_names: &["hpa"],
-            categories: &["all"],
-            ..ResourceType::DEFAULT
-        },
-        of: "HorizontalPodAutoscaler",
-        to: autoscaler::to_v1,
-        from: autoscaler::from_v1,
-        checks_metadata: false,
-        check: |_, _| Vec::new(),
-    },
-];
-
-/// The members of Events that have other names in `events.k8s.io`: the core name, the new name.
-const EVENT_MEMBERS: [(&str, &str); 7] = [
-    ("involvedObject", "regarding"),
-    ("message", "note"),
-    ("source", "deprecatedSource"),
-    ("firstTimestamp", "deprecatedFirstTimestamp"),
-    ("lastTimestamp", "deprecatedLastTimestamp"),
-    ("count", "deprecatedCount"),
-    ("reportingComponent", "reportingController"),
-];
-
-fn rename(map: &mut Map<String, Value>, from: &str, to: &str) {
-    if let Some(value) = map.remove(from) {
-        map.insert(to.to_owned(), value);
-    }
-}
+use crate::decode::{self, By, Form, cannot_be_handled};
 
 /// Returns the kinds that are views.
 pub(crate) fn kinds() -> impl Iterator<Item = Kind> {
-    VIEWS.iter().map(|view| Kind::from_row(&view.row))
+    OTHER_VERSIONS.iter().map(|view| Kind::from_row(&view.row))
 }
 
-fn view_of(kind: Kind) -> Option<&'static View> {
+fn view_of(kind: Kind) -> Option<&'static OtherVersion> {
     // Kinds are equal by group and resource, which a view may share with its stored kind.
-    VIEWS
-        .iter()
-        .find(|view| std::ptr::eq(&view.row, kind.row()))
+    let mut views = OTHER_VERSIONS.into_iter();
+    views.find(|view| std::ptr::eq(&view.row, kind.row()))
+}
+
+/// Converts an object's members from a view to the stored version.
+fn to_stored(view: &OtherVersion, members: &mut Map<String, Value>) {
+    (view.from)(members, |kind, document| {
+        let read = decode::tree(document, Form::Kind(kind), By::Json);
+        read.wrong.is_none()
+    });
+    set_type(members, view.stored);
 }
 
 /// Reports whether objects of a kind may be stored as another version.
@@ -144,8 +51,7 @@ fn is_custom(kind: Kind) -> bool {
 
 /// Returns the stored kind for a kind in a request.
 pub(crate) fn stored_kind(kind: Kind) -> Kind {
-    let stored = view_of(kind).and_then(|view| kind_named(view.of));
-    stored.unwrap_or(kind)
+    view_of(kind).map_or(kind, |view| view.stored)
 }
 
 /// Returns the JSON of a stored object as a kind, which may be a view.
@@ -167,7 +73,7 @@ pub fn at_version(kind: Kind, api_version: &str) -> Option<Kind> {
         return kind.is_of_group(api_version).then_some(kind);
     }
     let stored = stored_kind(kind);
-    let views = VIEWS.iter().filter(|view| view.of == stored.name());
+    let views = OTHER_VERSIONS.iter().filter(|view| view.stored == stored);
     let mut all = std::iter::once(stored).chain(views.map(|view| Kind::from_row(&view.row)));
     all.find(|kind| kind.api_version() == api_version)
 }
@@ -179,7 +85,7 @@ pub(crate) fn converted(from: Kind, to: Kind, mut json: Value) -> Value {
     }
     if let Value::Object(members) = &mut json {
         if let Some(view) = view_of(from) {
-            (view.from)(members);
+            to_stored(view, members);
         }
         if let Some(view) = view_of(to) {
             (view.to)(members);
@@ -255,7 +161,7 @@ pub(crate) fn shown_error(kind: Kind, mut error: ApiError) -> ApiError {
 pub(crate) fn stored_json(kind: Kind, json: &Value) -> Value {
     let mut json = json.clone();
     if let (Some(view), Value::Object(members)) = (view_of(kind), &mut json) {
-        (view.from)(members);
+        to_stored(view, members);
     }
     json
 }
@@ -295,8 +201,7 @@ fn stored_over(
     let stored = stored_kind(kind);
     let mut json = object.to_json();
     if let Value::Object(members) = &mut json {
-        (view.from)(members);
-        set_type(members, stored);
+        to_stored(view, members);
     }
     let mut causes = Vec::new();
     if old.is_none() && view.checks_metadata {
@@ -360,8 +265,7 @@ pub(crate) fn patch(
         api.check_patched(patch, &mut json)?;
         let is_of_any_version = json["metadata"]["resourceVersion"] == version;
         if let (Some(view), Value::Object(members)) = (view, &mut json) {
-            (view.from)(members);
-            set_type(members, stored_kind(kind));
+            to_stored(view, members);
         }
         if let Some(view) = view {
             let causes = (view.check)(&json, Some(&old.to_json()));
@@ -395,6 +299,7 @@ mod tests {
     use podstorm_apiserver::{ClusterOptions, FieldManager};
     use podstorm_objects::ObjectMeta;
     use podstorm_objects::json::Writer;
+    use serde_json::json;
 
     use super::*;
 
@@ -409,7 +314,7 @@ mod tests {
 
     impl Object for Odd {
         fn kind(&self) -> Kind {
-            kind_named("Event").expect("a served kind")
+            Kind::EVENT
         }
 
         fn metadata(&self) -> &ObjectMeta {
@@ -506,6 +411,38 @@ mod tests {
                 "{at_most}"
             );
             assert_eq!(faster.times.load(Ordering::Relaxed), tried, "{at_most}");
+        }
+    }
+
+    #[test]
+    fn annotations_of_a_wrong_type_are_ignored() {
+        const PREFIX: &str = "autoscaling.alpha.kubernetes.io";
+        let kind = kinds().nth(1).expect("two versions");
+        for text in [
+            "no JSON",
+            "{}",
+            "[1]",
+            r#"[{"type": "Pods", "pods": {"metricName": 1}}]"#,
+        ] {
+            let mut annotations = Map::new();
+            for (name, text) in [
+                ("metrics", text),
+                ("current-metrics", text),
+                ("behavior", "[]"),
+                ("conditions", "{}"),
+            ] {
+                annotations.insert(format!("{PREFIX}/{name}"), text.into());
+            }
+            let scaler = json!({
+                "metadata": {"annotations": annotations},
+                "spec": {"maxReplicas": 5},
+                "status": {"currentCPUUtilizationPercentage": 40},
+            });
+            let cpu = json!({"type": "Resource", "resource": {"name": "cpu",
+                "current": {"averageUtilization": 40}}});
+            let read = json!({"apiVersion": "autoscaling/v2", "kind": "HorizontalPodAutoscaler",
+                "metadata": {}, "spec": {"maxReplicas": 5}, "status": {"currentMetrics": [cpu]}});
+            assert_eq!(stored_json(kind, &scaler), read, "{text}");
         }
     }
 }

@@ -22,6 +22,7 @@ mod counts;
 mod csi;
 mod devices;
 mod endpoint_slice;
+mod event;
 mod flow_control;
 mod indexes;
 mod job;
@@ -31,9 +32,14 @@ mod lease;
 mod limits;
 mod machinery;
 mod members;
+mod namespace;
 mod networking;
+mod node;
+mod pod;
 mod policy;
 mod rbac;
+mod replica_set;
+mod replication_controller;
 mod rollout;
 mod schedule;
 mod service;
@@ -41,6 +47,7 @@ mod service_addresses;
 mod service_rules;
 mod storage;
 mod template;
+mod version;
 
 use podstorm_objects::{Kind, ResourceType};
 
@@ -49,7 +56,9 @@ use crate::custom;
 pub(crate) const SERVICE: Kind = Kind::from_row(&service::ROWS[0]);
 
 pub use columns::column_description;
+pub(crate) use pod::pending_status;
 pub(crate) use service_rules::not_allocated;
+pub use version::{OTHER_VERSIONS, OtherVersion};
 pub(crate) const PRIORITY_CLASS: Kind = Kind::from_row(&policy::ROWS[1]);
 /// The kind `v1` `ResourceQuota`.
 pub(crate) const QUOTA: Kind = Kind::from_row(&policy::ROWS[2]);
@@ -58,7 +67,7 @@ pub(crate) const LIMIT_RANGE: Kind = Kind::from_row(&policy::ROWS[3]);
 
 /// Returns all rows.
 fn rows() -> impl Iterator<Item = &'static ResourceType> {
-    let all: [&'static [ResourceType]; 16] = [
+    let all: [&'static [ResourceType]; 17] = [
         &config::ROWS,
         &core::ROWS,
         &service::ROWS,
@@ -66,6 +75,7 @@ fn rows() -> impl Iterator<Item = &'static ResourceType> {
         &apps::ROWS,
         &batch::ROWS,
         &policy::ROWS,
+        &autoscaling::ROWS,
         &rbac::ROWS,
         &lease::ROWS,
         &networking::ROWS,
@@ -96,6 +106,40 @@ pub(crate) fn is_built_in(kind: Kind) -> bool {
 /// Returns the built-in kind with a name, e.g. `Pod` or `ConfigMap`.
 pub fn kind_named(name: &str) -> Option<Kind> {
     all_kinds().find(|kind| kind.name() == name)
+}
+
+/// Returns the verbs of a stored kind, without subresources, in the order of Kubernetes' discovery.
+pub fn verbs(kind: Kind) -> &'static [&'static str] {
+    // Sic: upstream's order for custom kinds.
+    const OF_CUSTOM: &[&str] = &[
+        "delete",
+        "deletecollection",
+        "get",
+        "list",
+        "patch",
+        "create",
+        "update",
+        "watch",
+    ];
+    if kind.row().custom.is_some() {
+        return OF_CUSTOM;
+    }
+    match kind == Kind::NAMESPACE {
+        // The server can't delete all namespaces in one request.
+        true => &[
+            "create", "delete", "get", "list", "patch", "update", "watch",
+        ],
+        false => &[
+            "create",
+            "delete",
+            "deletecollection",
+            "get",
+            "list",
+            "patch",
+            "update",
+            "watch",
+        ],
+    }
 }
 
 #[cfg(test)]

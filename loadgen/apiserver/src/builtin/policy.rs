@@ -1,22 +1,20 @@
-//! Limits and scaling of workloads: PodDisruptionBudgets, PriorityClasses, ResourceQuotas,
-//! LimitRanges and HorizontalPodAutoscalers.
+//! Limits of workloads: PodDisruptionBudgets, PriorityClasses, ResourceQuotas and LimitRanges.
 
 use std::fmt::Write as _;
 
-use podstorm_objects::cells::{items, text};
 use podstorm_objects::{
-    Cause, Cell, Column, DynamicObject, GenerationOf, Kind, LabelSelector, MetadataChecks, Now,
+    Cause, Cell, Column, DynamicObject, GenerationOf, Kind, LabelSelector, MetadataChecks,
     ResourceType, Rules, Shape,
 };
 use serde_json::Value;
 
-use super::columns::{column, first_of};
+use super::columns::column;
 use super::counts::StatusNumbers;
-use crate::defaulting::{Fill, Within};
+use crate::defaulting::Fill;
 use crate::errors::{self, forbidden_field};
 use crate::validation::{self, Checks};
 
-pub(super) static ROWS: [ResourceType; 5] = [
+pub(super) static ROWS: [ResourceType; 4] = [
     ResourceType {
         columns: BUDGET,
         rules: Rules {
@@ -71,23 +69,6 @@ pub(super) static ROWS: [ResourceType; 5] = [
         rules: Rules {
             default: super::limits::default_range,
             validate: |range, _| super::limits::validate_range(range),
-            ..Rules::NONE
-        },
-        ..ResourceType::DEFAULT
-    },
-    ResourceType {
-        group: "autoscaling",
-        api_version: "autoscaling/v2",
-        kind: "HorizontalPodAutoscaler",
-        resource: "horizontalpodautoscalers",
-        has_status: true,
-        short_names: &["hpa"],
-        categories: &["all"],
-        columns: AUTOSCALER,
-        rules: Rules {
-            default: default_autoscaler,
-            validate: |scaler, _| super::autoscaling::validate(scaler),
-            validate_status: |scaler, _| super::autoscaling::validate_status(scaler),
             ..Rules::NONE
         },
         ..ResourceType::DEFAULT
@@ -244,21 +225,6 @@ fn validate_priority(new: &DynamicObject, old: Option<&DynamicObject>) -> Vec<Ca
     checks.found()
 }
 
-fn default_autoscaler(scaler: &mut DynamicObject) {
-    scaler.fields.within("spec", |spec| {
-        spec.set_absent("minReplicas", 1);
-        spec.with("behavior", super::autoscaling::default_behavior);
-        if spec
-            .get("metrics")
-            .is_none_or(|metrics| metrics.as_array().is_none_or(Vec::is_empty))
-        {
-            let cpu = serde_json::json!([{"type": "Resource", "resource": {"name": "cpu",
-                "target": {"type": "Utilization", "averageUtilization": 80}}}]);
-            spec.insert("metrics".to_owned(), cpu);
-        }
-    });
-}
-
 /// Formats a number or a percentage; `N/A` if there is none.
 fn count(value: &Value) -> Value {
     match value {
@@ -321,72 +287,4 @@ fn used(quota: &Value, of_limits: bool) -> Value {
         }
     }
     out.into()
-}
-
-const AUTOSCALER: &[Column] = &[
-    Column::NAME,
-    column(
-        "Reference",
-        Cell::Of(|scaler, _| {
-            let target = &scaler["spec"]["scaleTargetRef"];
-            format!("{}/{}", text(target, "/kind"), text(target, "/name")).into()
-        }),
-    ),
-    column("Targets", Cell::Of(targets)),
-    column(
-        "MinPods",
-        Cell::Of(|scaler, _| match &scaler["spec"]["minReplicas"] {
-            Value::Null => "<unset>".into(),
-            least => least.to_string().into(),
-        }),
-    ),
-    column("MaxPods", Cell::Number("/spec/maxReplicas")).of_type("string"),
-    column("Replicas", Cell::Number("/status/currentReplicas")).of_type("string"),
-    Column::AGE,
-];
-
-/// Formats the targets of the metrics with their current values: `cpu: 12%/80%`.
-///
-/// Source: `formatHPAMetrics` of Kubernetes' printers.
-fn targets(scaler: &Value, _: Now) -> Value {
-    let current: Vec<&Value> = items(scaler, "/status/currentMetrics").collect();
-    let all: Vec<String> = items(scaler, "/spec/metrics")
-        .enumerate()
-        .map(|(at, metric)| {
-            let (member, prefix) = match text(metric, "/type") {
-                "External" => ("external", String::new()),
-                "Pods" => ("pods", String::new()),
-                "Object" => ("object", String::new()),
-                "ContainerResource" => (
-                    "containerResource",
-                    format!("{}: ", text(metric, "/containerResource/name")),
-                ),
-                _ => ("resource", format!("{}: ", text(metric, "/resource/name"))),
-            };
-            let target = &metric[member]["target"];
-            let now = current.get(at).map(|current| &current[member]["current"]);
-            let value = |name: &str| match now.map(|now| &now[name]) {
-                Some(Value::String(text)) => text.clone(),
-                Some(Value::Number(number)) => number.to_string(),
-                _ => "<unknown>".to_owned(),
-            };
-            let suffix = if target["averageValue"].is_string()
-                && (member == "external" || member == "object")
-            {
-                " (avg)"
-            } else {
-                ""
-            };
-            if let Some(wanted) = target["averageUtilization"].as_i64() {
-                let now = value("averageUtilization");
-                let percent = if now == "<unknown>" { "" } else { "%" };
-                format!("{prefix}{now}{percent}/{wanted}%")
-            } else if let Some(wanted) = target["averageValue"].as_str() {
-                format!("{prefix}{}/{wanted}{suffix}", value("averageValue"))
-            } else {
-                format!("{prefix}{}/{}", value("value"), text(target, "/value"))
-            }
-        })
-        .collect();
-    first_of(&all, 2, ", ", "<none>")
 }

@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use super::Places;
 use super::field_manager::Manager;
-use super::kinds::share;
+use super::meta::share;
 use super::schemas::{self, schema_of_kind};
 use super::store::counts::{Verb, WriteEffects};
 use super::update::{Update, check_put, prepare_and_validate};

@@ -15,8 +15,8 @@ use podstorm_objects::{
     PodSpec, PodStatus, ResourceVersion, Rest, Str, TokenVolume, Uid,
 };
 
+use super::builtin::pending_status;
 use super::create::{prepare_metadata, refuse_invalid};
-use super::kinds::pending_status;
 use super::store::counts::{Verb, WriteEffects};
 use super::store::lock::Lock;
 use super::update::{Update, prepare_and_validate};

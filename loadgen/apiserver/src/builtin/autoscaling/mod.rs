@@ -1,9 +1,49 @@
-//! Validation of HorizontalPodAutoscalers.
+//! HorizontalPodAutoscalers, which are stored in `autoscaling/v2`.
 
-use podstorm_objects::{Cause, DynamicObject, Quantity};
-use serde_json::Value;
+mod version_1;
 
+pub(super) use version_1::VERSION_1;
+
+use podstorm_objects::cells::{items, text};
+use podstorm_objects::{Cause, Cell, Column, DynamicObject, Now, Quantity, ResourceType, Rules};
+use serde_json::{Value, json};
+
+use super::columns::{column, first_of};
+use crate::defaulting::{Fill, Within};
 use crate::validation::{Checks, Field, MUST_NOT_BE_NEGATIVE, names};
+
+pub(super) static ROWS: [ResourceType; 1] = [ResourceType {
+    group: "autoscaling",
+    api_version: "autoscaling/v2",
+    kind: "HorizontalPodAutoscaler",
+    resource: "horizontalpodautoscalers",
+    has_status: true,
+    short_names: &["hpa"],
+    categories: &["all"],
+    columns: COLUMNS,
+    rules: Rules {
+        default,
+        validate: |scaler, _| validate(scaler),
+        validate_status: |scaler, _| validate_status(scaler),
+        ..Rules::NONE
+    },
+    ..ResourceType::DEFAULT
+}];
+
+fn default(scaler: &mut DynamicObject) {
+    scaler.fields.within("spec", |spec| {
+        spec.set_absent("minReplicas", 1);
+        spec.with("behavior", default_behavior);
+        if spec
+            .get("metrics")
+            .is_none_or(|metrics| metrics.as_array().is_none_or(Vec::is_empty))
+        {
+            let cpu = json!([{"type": "Resource", "resource": {"name": "cpu",
+                "target": {"type": "Utilization", "averageUtilization": 80}}}]);
+            spec.insert("metrics".to_owned(), cpu);
+        }
+    });
+}
 
 /// The types of metric sources and the fields that hold them, sorted.
 const SOURCES: [(&str, &str); 5] = [
@@ -15,7 +55,7 @@ const SOURCES: [(&str, &str); 5] = [
 ];
 
 /// Returns the rules that a spec breaks.
-pub(super) fn validate(scaler: &DynamicObject) -> Vec<Cause> {
+fn validate(scaler: &DynamicObject) -> Vec<Cause> {
     const AT_LEAST_ONE: &str = "must be greater than or equal to 1";
     let checks = Checks::default();
     let spec = checks.field(scaler, "spec");
@@ -55,7 +95,7 @@ pub(super) fn validate(scaler: &DynamicObject) -> Vec<Cause> {
 }
 
 /// Returns the rules that a status breaks.
-pub(super) fn validate_status(scaler: &DynamicObject) -> Vec<Cause> {
+fn validate_status(scaler: &DynamicObject) -> Vec<Cause> {
     let checks = Checks::default();
     let status = checks.field(scaler, "status");
     for member in ["currentReplicas", "desiredReplicas"] {
@@ -182,7 +222,7 @@ fn check_behavior(rules: &Field<'_>) {
 }
 
 /// Sets the defaults of the behavior, if there is one.
-pub(super) fn default_behavior(behavior: &mut podstorm_objects::Map) {
+fn default_behavior(behavior: &mut podstorm_objects::Map) {
     use serde_json::json;
     for (direction, policies) in [
         (
@@ -210,4 +250,72 @@ pub(super) fn default_behavior(behavior: &mut podstorm_objects::Map) {
                 .or_insert_with(|| 0.into());
         }
     }
+}
+
+const COLUMNS: &[Column] = &[
+    Column::NAME,
+    column(
+        "Reference",
+        Cell::Of(|scaler, _| {
+            let target = &scaler["spec"]["scaleTargetRef"];
+            format!("{}/{}", text(target, "/kind"), text(target, "/name")).into()
+        }),
+    ),
+    column("Targets", Cell::Of(targets)),
+    column(
+        "MinPods",
+        Cell::Of(|scaler, _| match &scaler["spec"]["minReplicas"] {
+            Value::Null => "<unset>".into(),
+            least => least.to_string().into(),
+        }),
+    ),
+    column("MaxPods", Cell::Number("/spec/maxReplicas")).of_type("string"),
+    column("Replicas", Cell::Number("/status/currentReplicas")).of_type("string"),
+    Column::AGE,
+];
+
+/// Formats the targets of the metrics with their current values: `cpu: 12%/80%`.
+///
+/// Source: `formatHPAMetrics` of Kubernetes' printers.
+fn targets(scaler: &Value, _: Now) -> Value {
+    let current: Vec<&Value> = items(scaler, "/status/currentMetrics").collect();
+    let all: Vec<String> = items(scaler, "/spec/metrics")
+        .enumerate()
+        .map(|(at, metric)| {
+            let (member, prefix) = match text(metric, "/type") {
+                "External" => ("external", String::new()),
+                "Pods" => ("pods", String::new()),
+                "Object" => ("object", String::new()),
+                "ContainerResource" => (
+                    "containerResource",
+                    format!("{}: ", text(metric, "/containerResource/name")),
+                ),
+                _ => ("resource", format!("{}: ", text(metric, "/resource/name"))),
+            };
+            let target = &metric[member]["target"];
+            let now = current.get(at).map(|current| &current[member]["current"]);
+            let value = |name: &str| match now.map(|now| &now[name]) {
+                Some(Value::String(text)) => text.clone(),
+                Some(Value::Number(number)) => number.to_string(),
+                _ => "<unknown>".to_owned(),
+            };
+            let suffix = if target["averageValue"].is_string()
+                && (member == "external" || member == "object")
+            {
+                " (avg)"
+            } else {
+                ""
+            };
+            if let Some(wanted) = target["averageUtilization"].as_i64() {
+                let now = value("averageUtilization");
+                let percent = if now == "<unknown>" { "" } else { "%" };
+                format!("{prefix}{now}{percent}/{wanted}%")
+            } else if let Some(wanted) = target["averageValue"].as_str() {
+                format!("{prefix}{}/{wanted}{suffix}", value("averageValue"))
+            } else {
+                format!("{prefix}{}/{}", value("value"), text(target, "/value"))
+            }
+        })
+        .collect();
+    first_of(&all, 2, ", ", "<none>")
 }

@@ -5,10 +5,32 @@
 
 use std::fmt::Display;
 
-use podstorm_apiserver::{internal_text, kind_named};
+use podstorm_objects::{Kind, ResourceType};
 use serde_json::{Map, Value, json};
 
-use crate::decode::{self, By, Form};
+use super::ROWS;
+use crate::builtin::version::{Decodes, OtherVersion};
+use crate::internal_text;
+
+const VERSION_2: Kind = Kind::from_row(&ROWS[0]);
+
+pub(in crate::builtin) static VERSION_1: OtherVersion = OtherVersion {
+    row: ResourceType {
+        group: "autoscaling",
+        api_version: "autoscaling/v1",
+        kind: "HorizontalPodAutoscaler",
+        resource: "horizontalpodautoscalers",
+        has_status: true,
+        short_names: &["hpa"],
+        categories: &["all"],
+        ..ResourceType::DEFAULT
+    },
+    stored: VERSION_2,
+    to: to_version_1,
+    from: from_version_1,
+    checks_metadata: false,
+    check: |_, _| Vec::new(),
+};
 
 const BEHAVIOR: &str = "autoscaling.alpha.kubernetes.io/behavior";
 const CONDITIONS: &str = "autoscaling.alpha.kubernetes.io/conditions";
@@ -166,7 +188,7 @@ fn is_cpu(metric: &Value) -> bool {
     metric["type"] == "Resource" && metric["resource"]["name"] == "cpu"
 }
 
-pub(crate) fn to_v1(scaler: &mut Map<String, Value>) {
+fn to_version_1(scaler: &mut Map<String, Value>) {
     let texts = annotations(scaler);
     if !texts.is_empty() {
         let metadata = scaler.entry("metadata").or_insert_with(|| json!({}));
@@ -198,13 +220,13 @@ fn cpu_percentage(metrics: &Value, part: &str) -> Option<Value> {
     percent.is_number().then(|| percent.clone())
 }
 
-pub(crate) fn from_v1(scaler: &mut Map<String, Value>) {
+fn from_version_1(scaler: &mut Map<String, Value>, decodes: Decodes) {
     let texts = take_annotations(scaler);
     // As in upstream, ignore annotations whose value does not have the member's type.
     let of = |name: &str, (part, member): (&str, &str), read: fn(Value) -> Option<Value>| {
         let (_, text) = texts.iter().find(|(known, _)| known == name)?;
         let value = read(serde_json::from_str(text).ok()?)?;
-        is_right(part, member, &value).then_some(value)
+        decodes(VERSION_2, json!({part: {member: value}})).then_some(value)
     };
     let wanted = of(METRICS, ("spec", "metrics"), |it| metrics_of(&it, "target"));
     let behavior = of(BEHAVIOR, ("spec", "behavior"), |it| Some(outside_names(it)));
@@ -336,16 +358,6 @@ fn outside_names(value: Value) -> Value {
     }
 }
 
-/// Reports whether a member of version 2 has its type.
-fn is_right(part: &str, member: &str, value: &Value) -> bool {
-    let scaler = json!({part: {member: value}});
-    let kind = kind_named("HorizontalPodAutoscaler");
-    kind.is_some_and(|kind| {
-        let read = decode::tree(scaler, Form::Kind(kind), By::Json);
-        read.wrong.is_none()
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -385,36 +397,13 @@ mod tests {
             },
         }));
         let mut shown = scaler.clone();
-        to_v1(&mut shown);
+        to_version_1(&mut shown);
         assert_eq!(shown["spec"]["targetCPUUtilizationPercentage"], 50);
         assert_eq!(
             shown["metadata"]["annotations"].as_object().unwrap().len(),
             5
         );
-        from_v1(&mut shown);
+        from_version_1(&mut shown, |_, _| true);
         assert_eq!(Value::Object(shown), Value::Object(scaler));
-    }
-
-    #[test]
-    fn annotations_of_a_wrong_type_are_ignored() {
-        for text in [
-            "no JSON",
-            "{}",
-            "[1]",
-            r#"[{"type": "Pods", "pods": {"metricName": 1}}]"#,
-        ] {
-            let mut scaler = members(json!({
-                "metadata": {"annotations": {METRICS: text, CURRENT: text, BEHAVIOR: "[]",
-                    CONDITIONS: "{}"}},
-                "spec": {"maxReplicas": 5},
-                "status": {"currentCPUUtilizationPercentage": 40},
-            }));
-            from_v1(&mut scaler);
-            let cpu = json!({"type": "Resource", "resource": {"name": "cpu",
-                "current": {"averageUtilization": 40}}});
-            let read = json!({"metadata": {}, "spec": {"maxReplicas": 5},
-                "status": {"currentMetrics": [cpu]}});
-            assert_eq!(Value::Object(scaler), read, "{text}");
-        }
     }
 }

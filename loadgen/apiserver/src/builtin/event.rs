@@ -1,12 +1,95 @@
-//! Validation of Events in `events.k8s.io/v1`, which is stricter than in the core group.
+//! Events, which are stored in `v1`, and their version `events.k8s.io/v1`, which has other names
+//! and is stricter.
 //!
 //! Source: `ValidateEventCreate` and `ValidateEventUpdate` of Kubernetes'
 //! `pkg/apis/core/validation`.
 
-use podstorm_apiserver::errors::{invalid_value, required};
-use podstorm_apiserver::validation;
-use podstorm_objects::Cause;
-use serde_json::Value;
+use podstorm_objects::{Cause, DecodeError, Event, Kind, Resource, ResourceType};
+use serde_json::{Map, Value, json};
+
+use super::version::OtherVersion;
+use crate::Strategy;
+use crate::errors::{invalid_value, required};
+use crate::meta::share;
+use crate::validation;
+
+impl Strategy for Event {
+    fn read(_: Kind, value: Value) -> Result<Self, DecodeError> {
+        Self::from_json(value)
+    }
+
+    fn validate_create(&self) -> Vec<Cause> {
+        validation::validate_event(self)
+    }
+
+    fn share_with(&mut self, old: &Self) {
+        share(&mut self.regarding, &old.regarding);
+        share(&mut self.topic, &old.topic);
+        share(&mut self.rest, &old.rest);
+    }
+}
+
+/// `events.k8s.io/v1`.
+pub(super) static NEW_GROUP: OtherVersion = OtherVersion {
+    row: ResourceType {
+        group: "events.k8s.io",
+        api_version: "events.k8s.io/v1",
+        kind: "Event",
+        resource: "events",
+        short_names: &["ev"],
+        put_creates: true,
+        selectable: &[
+            "reason",
+            "regarding.apiVersion",
+            "regarding.fieldPath",
+            "regarding.kind",
+            "regarding.name",
+            "regarding.namespace",
+            "regarding.resourceVersion",
+            "regarding.uid",
+            "reportingController",
+            "type",
+        ],
+        ..ResourceType::DEFAULT
+    },
+    stored: Kind::EVENT,
+    to: |event| {
+        for (core, name) in EVENT_MEMBERS {
+            rename(event, core, name);
+        }
+        for name in ["deprecatedFirstTimestamp", "deprecatedLastTimestamp"] {
+            event.entry(name).or_insert(Value::Null);
+        }
+        event.retain(|name, value| !(name.starts_with("reporting") && *value == ""));
+        event.entry("deprecatedSource").or_insert_with(|| json!({}));
+        event.entry("eventTime").or_insert(Value::Null);
+    },
+    from: |event, _| {
+        for (core, name) in EVENT_MEMBERS {
+            rename(event, name, core);
+        }
+        event.retain(|_, value| !value.is_null());
+    },
+    checks_metadata: true,
+    check,
+};
+
+/// The members of Events that have other names in `events.k8s.io`: the core name, the new name.
+const EVENT_MEMBERS: [(&str, &str); 7] = [
+    ("involvedObject", "regarding"),
+    ("message", "note"),
+    ("source", "deprecatedSource"),
+    ("firstTimestamp", "deprecatedFirstTimestamp"),
+    ("lastTimestamp", "deprecatedLastTimestamp"),
+    ("count", "deprecatedCount"),
+    ("reportingComponent", "reportingController"),
+];
+
+fn rename(map: &mut Map<String, Value>, from: &str, to: &str) {
+    if let Some(value) = map.remove(from) {
+        map.insert(to.to_owned(), value);
+    }
+}
 
 const INSTANCE_BYTES_MAX: usize = 128;
 const NOTE_BYTES_MAX: usize = 1024;
@@ -29,7 +112,7 @@ const FIXED: [&str; 13] = [
 ];
 
 /// Validates an event, which has the form of the core group. Returns the violations.
-pub(crate) fn check(new: &Value, old: Option<&Value>) -> Vec<Cause> {
+fn check(new: &Value, old: Option<&Value>) -> Vec<Cause> {
     let mut causes = Vec::new();
     let Some(old) = old else {
         check_new(new, &mut causes);
