@@ -115,7 +115,9 @@ use podstorm_objects::{
 };
 
 pub use api::Api;
-pub use builtin::{OTHER_VERSIONS, OtherVersion, column_description, kind_named, verbs};
+pub use builtin::{
+    OTHER_VERSIONS, OtherVersion, column_description, kind_named, verbs, warnings_of,
+};
 pub use create::validate_loaded;
 pub use delete::Deletion;
 pub use field_manager::FieldManager;

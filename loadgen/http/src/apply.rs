@@ -2,8 +2,8 @@
 //! `/scale`.
 
 use http::Response;
-use podstorm_apiserver::{Patch, Scale, ScaleUpdate, errors};
-use podstorm_objects::{AnyObject, ApiError, Kind};
+use podstorm_apiserver::{Patch, Scale, ScaleUpdate, errors, warnings_of};
+use podstorm_objects::{AnyObject, ApiError};
 use serde_json::{Map, Value};
 
 use crate::answer::{self, Body};
@@ -12,17 +12,20 @@ use crate::decode::{self, By, Form, SCALE};
 use crate::ownership::{MANAGED, Writer, with_group};
 use crate::query::options_invalid;
 use crate::route::Target;
-use crate::{admission, body, shape, view, warnings};
+use crate::{admission, body, shape, view};
 
 /// Serves a patch of the type `application/apply-patch+yaml`.
 pub(crate) fn apply(call: &Call<'_>, target: &Target) -> Result<Response<Body>, ApiError> {
     let writer = Writer::applying(call, target)?;
     let (object, is_new) = applied(call, target, &writer)?;
     let mut all = Vec::new();
-    if is_new && target.kind == Kind::POD {
-        all.extend(warnings::of_pod_name(&object.metadata().name));
-        if let Value::Object(pod) = object.to_json() {
-            all.extend(warnings::of_new_pod(&pod));
+    if is_new {
+        let of_kind = warnings_of(target.kind);
+        all.extend((of_kind.name)(&object.metadata().name));
+        if let Some(of_sent) = of_kind.sent
+            && let Value::Object(document) = object.to_json()
+        {
+            all.extend(of_sent(&document));
         }
     }
     let code = if is_new { 201 } else { 200 };

@@ -3,14 +3,14 @@
 use std::sync::Arc;
 
 use podstorm_apiserver::errors::unsupported;
-use podstorm_apiserver::{errors, limits};
+use podstorm_apiserver::{errors, limits, warnings_of};
 use podstorm_objects::{AnyObject, ApiError, DynamicObject, Kind};
 use serde_json::{Map, Value};
 
 use crate::call::Call;
 use crate::decode::{self, By, Document, Form, cannot_be_handled, unhandled, version_of};
 use crate::media::BodyType;
-use crate::{admission, json_syntax, protobuf, view, warnings};
+use crate::{admission, json_syntax, protobuf, view};
 
 /// Maximum number of bytes of a body that a message quotes.
 const QUOTED_MAX: usize = 30;
@@ -91,8 +91,8 @@ fn unrecognized(expected: &str, why: &str, body: &[u8]) -> ApiError {
 pub(crate) struct Sent {
     pub(crate) object: AnyObject,
     pub(crate) warnings: Vec<String>,
-    /// Warnings about a new pod, which the client gets only if the pod is created.
-    pub(crate) pod_warnings: Vec<String>,
+    /// Warnings about a new object, which the client gets only if the object is created.
+    pub(crate) sent_warnings: Vec<String>,
     /// The paths of the fields that admission added.
     pub(crate) admitted: Vec<Vec<String>>,
 }
@@ -115,9 +115,9 @@ pub(crate) fn object(call: &Call<'_>, kind: Kind, namespace: &str) -> Result<Sen
         true => admission::admit(call.cluster(), kind, namespace, &mut document)?,
         false => Vec::new(),
     };
-    let pod_warnings = match *call.method == http::Method::POST && kind == Kind::POD {
-        true => warnings::of_new_pod(&document),
-        false => Vec::new(),
+    let sent_warnings = match warnings_of(kind).sent {
+        Some(of_sent) if *call.method == http::Method::POST => of_sent(&document),
+        _ => Vec::new(),
     };
     let mut object = object_of(call, kind, document)?;
     if kind.name() == REVISION && is_json(call) && json_syntax::has_blanks(&call.body, "data") {
@@ -126,7 +126,7 @@ pub(crate) fn object(call: &Call<'_>, kind: Kind, namespace: &str) -> Result<Sen
     Ok(Sent {
         object,
         warnings,
-        pod_warnings,
+        sent_warnings,
         admitted,
     })
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use http::{Method, Response};
 use podstorm_apiserver::errors::unsupported;
-use podstorm_apiserver::{PodPart, Scale, ScaleUpdate, errors, schemas};
+use podstorm_apiserver::{PodPart, Scale, ScaleUpdate, errors, schemas, warnings_of};
 use podstorm_objects::{AnyObject, ApiError, Kind, Namespace, ResourceVersion, Uid};
 use serde_json::{Value, json};
 
@@ -17,7 +17,7 @@ use crate::route::Target;
 use crate::unstored::is_component_status;
 use crate::{
     apply, body, component_status, decode, delete, kubelet, list, ownership, patched, pod_requests,
-    shape, table, token_request, view, warnings, watch,
+    shape, table, token_request, view, watch,
 };
 
 /// The patch types of custom objects, which have no rules for strategic merges of lists.
@@ -132,10 +132,8 @@ fn create(call: &Call<'_>, target: &Target) -> Result<Response<Body>, ApiError> 
         Err(error) => return Ok(refuse(call, target, error, &warnings)),
         Ok(created) => created,
     };
-    if target.kind == Kind::POD {
-        warnings.extend(warnings::of_pod_name(&created.metadata().name));
-        warnings.extend(sent.pod_warnings);
-    }
+    warnings.extend((warnings_of(target.kind).name)(&created.metadata().name));
+    warnings.extend(sent.sent_warnings);
     let shown = view::shown(target.kind, created)?;
     shape::answer_with(call, 201, &shown, &writer, &warnings)
 }

@@ -299,7 +299,7 @@ fn accepted(head: &Parts, route: &Route) -> Result<Accepted, ApiError> {
 
 /// Answers the call: errors become a `Status`, and warnings are attached.
 fn answered(call: &Call<'_>, route: Route) -> Response<Body> {
-    let warnings = warnings::of_request(&route, call.method, &call.query, &call.body);
+    let warning = warnings::of_request(&route, call.method, &call.query, &call.body);
     let served = dispatch::serve(call, route);
     let mut response = served.unwrap_or_else(|error| {
         let mut response = answer::error(&error, call.accepted.form);
@@ -309,7 +309,9 @@ fn answered(call: &Call<'_>, route: Route) -> Response<Body> {
         response
     });
     // Warnings about the request precede those about the object.
-    answer::warn_first(&mut response, &warnings);
+    if let Some(warning) = warning {
+        answer::warn_first(&mut response, &[warning.to_owned()]);
+    }
     response
 }
 

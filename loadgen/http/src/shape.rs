@@ -1,13 +1,14 @@
 //! Objects in the shape that the client accepts.
 
 use http::Response;
-use podstorm_objects::{AnyObject, ApiError};
+use podstorm_apiserver::warnings_of;
+use podstorm_objects::{AnyObject, ApiError, Written};
 use serde_json::json;
 
 use crate::answer::{self, Body};
 use crate::call::Call;
 use crate::media::{Accepted, Shape, not_acceptable};
-use crate::{ownership, table, warnings};
+use crate::{ownership, table};
 
 /// Returns an answer with an object in the shape that the client accepts.
 pub(crate) fn answer(
@@ -47,8 +48,11 @@ pub(crate) fn answer_with(
     warnings: &[String],
 ) -> Result<Response<Body>, ApiError> {
     let mut response = answer(call, code, object)?;
-    let is_changed = writer.has_changed_spec(&**object);
-    let of_written = warnings::of_written(&**object, code == 201, is_changed);
+    let written = Written {
+        is_new: code == 201,
+        is_changed: writer.has_changed_spec(&**object),
+    };
+    let of_written = (warnings_of(object.kind()).written)(&**object, written);
     answer::warn(&mut response, &of_written);
     answer::warn(&mut response, warnings);
     Ok(response)

@@ -18,8 +18,6 @@ pub struct CustomType {
     pub list_kind: &'static str,
     /// The singular name in lower case.
     pub singular: &'static str,
-    /// The warning that clients of the version get; empty for none.
-    pub deprecation: &'static str,
     /// Whether objects are stored in this version.
     pub is_stored: bool,
     /// The paths of the numbers that `/scale` uses, if it is served.

@@ -5,6 +5,7 @@ mod custom;
 mod dynamic;
 mod gated;
 mod untyped;
+mod warnings;
 
 use std::borrow::Cow;
 use std::cmp::Ordering;
@@ -15,6 +16,7 @@ pub use columns::{Cell, Column, JsonPath, cells};
 pub use custom::{CustomSchema, CustomType, ScalePaths};
 pub use dynamic::DynamicObject;
 pub use gated::GatedMember;
+pub use warnings::{Warnings, Written};
 
 use crate::{Cause, ObjectMeta, OwnerReference, Shape};
 use untyped::{
@@ -199,6 +201,8 @@ pub struct Rules {
     pub validate: fn(&DynamicObject, Option<&DynamicObject>) -> Vec<Cause>,
     /// Returns the violations of a changed status. The second argument is the stored object.
     pub validate_status: fn(&DynamicObject, &DynamicObject) -> Vec<Cause>,
+    /// What clients are warned of.
+    pub warnings: &'static Warnings,
 }
 
 impl Rules {
@@ -214,6 +218,7 @@ impl Rules {
         prepare_status: |_| {},
         validate: |_, _| Vec::new(),
         validate_status: |_, _| Vec::new(),
+        warnings: &Warnings::NONE,
     };
 }
 

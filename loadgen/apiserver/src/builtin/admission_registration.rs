@@ -5,7 +5,7 @@
 
 use podstorm_objects::cells::{items, text};
 use podstorm_objects::{
-    Cause, Cell, Column, DynamicObject, Map, MetadataChecks, ResourceType, Rules,
+    Cause, Cell, Column, DynamicObject, Map, MetadataChecks, ResourceType, Rules, Warnings,
 };
 use serde_json::Value;
 
@@ -38,6 +38,7 @@ pub(super) static ROWS: [ResourceType; 6] = [
                 });
             },
             validate: |hooks, _| validate_hooks(hooks),
+            warnings: &HOOKS_ARE_NOT_CALLED,
             ..Rules::NONE
         },
         ..REGISTRATION
@@ -49,6 +50,7 @@ pub(super) static ROWS: [ResourceType; 6] = [
         rules: Rules {
             default: |hooks| default_hooks(&mut hooks.fields),
             validate: |hooks, _| validate_hooks(hooks),
+            warnings: &HOOKS_ARE_NOT_CALLED,
             ..Rules::NONE
         },
         ..REGISTRATION
@@ -78,6 +80,7 @@ pub(super) static ROWS: [ResourceType; 6] = [
         rules: Rules {
             default: |binding| binding.fields.within("spec", default_binding),
             validate: |binding, _| missing(binding, &["spec.policyName"]),
+            warnings: &POLICIES_ARE_NOT_APPLIED,
             ..Rules::NONE
         },
         ..REGISTRATION
@@ -106,11 +109,29 @@ pub(super) static ROWS: [ResourceType; 6] = [
         rules: Rules {
             default: |binding| binding.fields.within("spec", default_binding),
             validate: |binding, _| missing(binding, &["spec.policyName", "spec.validationActions"]),
+            warnings: &POLICIES_ARE_NOT_APPLIED,
             ..Rules::NONE
         },
         ..REGISTRATION
     },
 ];
+
+const HOOKS_ARE_NOT_CALLED: Warnings = Warnings {
+    written: |_, _| {
+        let text = "podstorm: webhooks are stored but not consulted when objects are written";
+        vec![text.to_owned()]
+    },
+    ..Warnings::NONE
+};
+
+const POLICIES_ARE_NOT_APPLIED: Warnings = Warnings {
+    written: |_, _| {
+        let text = "podstorm: admission policies are stored but not consulted when objects are \
+                    written";
+        vec![text.to_owned()]
+    },
+    ..Warnings::NONE
+};
 
 fn default_hooks(fields: &mut Map) {
     fields.each("webhooks", |hook| {

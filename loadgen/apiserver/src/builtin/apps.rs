@@ -28,6 +28,7 @@ pub(super) static ROWS: [ResourceType; 4] = [
             default: default_deployment,
             validate: validate_deployment,
             validate_status: |new, old| OF_DEPLOYMENT.check(new, old),
+            warnings: &template::WARNINGS_WITH_NAME,
             ..Rules::NONE
         },
         ..*Kind::DEPLOYMENT.row()
@@ -42,6 +43,7 @@ pub(super) static ROWS: [ResourceType; 4] = [
             prepare: count_templates,
             validate: validate_daemon_set,
             validate_status: |new, old| OF_DAEMON_SET.check(new, old),
+            warnings: &template::WARNINGS,
             ..Rules::NONE
         },
         ..WORKLOAD
@@ -58,6 +60,7 @@ pub(super) static ROWS: [ResourceType; 4] = [
             }],
             validate: validate_stateful_set,
             validate_status: |new, old| OF_STATEFUL_SET.check(new, old),
+            warnings: &template::WARNINGS,
             ..Rules::NONE
         },
         ..*Kind::STATEFUL_SET.row()

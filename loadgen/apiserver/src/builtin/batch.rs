@@ -1,11 +1,13 @@
 //! `batch/v1`: Jobs and CronJobs.
 
 use podstorm_objects::cells::{containers, items, number, selector, since, text};
-use podstorm_objects::{Cause, Cell, Column, DynamicObject, Kind, Now, ResourceType, Rules, Time};
+use podstorm_objects::{
+    Cause, Cell, Column, DynamicObject, Kind, Now, ResourceType, Rules, Time, Warnings,
+};
 use serde_json::Value;
 
 use super::columns::{column, wide_column};
-use super::{job, job_status, schedule};
+use super::{job, job_status, schedule, template};
 use crate::defaulting::{Fill, Within};
 use crate::errors::{invalid_value, not_supported_value};
 use crate::validation::Checks;
@@ -23,6 +25,12 @@ pub(super) static ROWS: [ResourceType; 2] = [
             },
             validate: job::validate,
             validate_status: job_status::validate,
+            warnings: &Warnings {
+                undecided_deletion: "child pods are preserved by default when jobs are deleted; \
+                                     set propagationPolicy=Background to remove them or set \
+                                     propagationPolicy=Orphan to suppress this warning",
+                ..template::WARNINGS_WITH_NAME
+            },
             ..Rules::NONE
         },
         ..*Kind::JOB.row()
@@ -40,6 +48,13 @@ pub(super) static ROWS: [ResourceType; 2] = [
         rules: Rules {
             default: default_cron_job,
             validate: validate_cron_job,
+            warnings: &Warnings {
+                written: |job, written| {
+                    let at = "spec.jobTemplate.spec.template";
+                    template::warnings_with_name(job, written, at)
+                },
+                ..Warnings::NONE
+            },
             ..Rules::NONE
         },
         ..ResourceType::DEFAULT

@@ -1,7 +1,7 @@
 //! The other kinds of the core group: ServiceAccounts and PodTemplates.
 
 use podstorm_objects::cells::{items, pairs};
-use podstorm_objects::{Cell, Column, Kind, ResourceType, Rules};
+use podstorm_objects::{Cell, Column, Kind, ResourceType, Rules, Warnings};
 use serde_json::Value;
 
 use super::columns::column;
@@ -30,6 +30,10 @@ pub(super) static ROWS: [ResourceType; 2] = [
                 let checks = Checks::default();
                 template::validate_alone(&checks.field(new, "template"));
                 checks.found()
+            },
+            warnings: &Warnings {
+                written: |object, written| template::warnings(object, written, "template"),
+                ..Warnings::NONE
             },
             ..Rules::NONE
         },

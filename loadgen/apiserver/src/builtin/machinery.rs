@@ -6,7 +6,7 @@
 use podstorm_objects::cells::{items, text};
 use podstorm_objects::{
     Cause, Cell, Column, DynamicObject, MetadataChecks, NameFormat, ResourceType, Rules,
-    Subresource,
+    Subresource, Warnings,
 };
 use serde_json::Value;
 
@@ -83,6 +83,16 @@ pub(super) static ROWS: [ResourceType; 3] = [
                 });
             },
             validate: |service, _| validate_service(service),
+            warnings: &Warnings {
+                written: |service, _| match service.to_json()["spec"]["service"].is_null() {
+                    true => Vec::new(),
+                    false => {
+                        let text = "podstorm: requests are not forwarded to other servers";
+                        vec![text.to_owned()]
+                    }
+                },
+                ..Warnings::NONE
+            },
             ..Rules::NONE
         },
         ..ResourceType::DEFAULT

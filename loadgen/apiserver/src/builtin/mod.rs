@@ -1,14 +1,17 @@
-//! The built-in kinds without a Rust type, one row each, in files by purpose.
+//! The built-in kinds, in files by purpose. A kind's file has all that is its own: row, defaults,
+//! rules, columns, warnings, and other versions. For a kind with a Rust type the file has the
+//! [`Strategy`](crate::Strategy) in place of the row; the row, the defaults and the columns are in
+//! `objects`, where controllers use them, and the rules in `validation`.
 //!
 //! A new kind needs:
 //!
-//! * a row in a file of this folder, with its rules (written with `validation::field`), and tests
-//!   in `tests.rs`;
-//! * its columns with upstream's descriptions, in `columns.json`;
+//! * in a file of this folder, a row with all of that (the rules are written with
+//!   `validation::field`); in [`rows`], a new file's rows; tests in `tests.rs`;
+//! * upstream's descriptions of the columns, in `columns.json`;
+//! * for an additional version, an [`OtherVersion`] beside the row and in [`OTHER_VERSIONS`];
 //! * its type in `tests/bin/openapi.rs`, which writes its schema, and the rules of its fields in
 //!   the tables of `schemas`;
 //! * the numbers of its fields, in `messages.txt` of `http`'s `protobuf`;
-//! * for an additional version, a row in `http`'s `view`;
 //! * for a controller that computes with it, a Rust type: `spec_and_status!` in `objects`' `codec`.
 
 mod admission_registration;
@@ -49,21 +52,38 @@ mod storage;
 mod template;
 mod version;
 
-use podstorm_objects::{Kind, ResourceType};
-
-use crate::custom;
-
-pub(crate) const SERVICE: Kind = Kind::from_row(&service::ROWS[0]);
+use podstorm_objects::{Kind, ResourceType, Warnings};
 
 pub use columns::column_description;
 pub(crate) use pod::pending_status;
 pub(crate) use service_rules::not_allocated;
 pub use version::{OTHER_VERSIONS, OtherVersion};
+
+use crate::custom;
+
+/// The kind `v1` `Service`.
+pub(crate) const SERVICE: Kind = Kind::from_row(&service::ROWS[0]);
+/// The kind `scheduling.k8s.io/v1` `PriorityClass`.
 pub(crate) const PRIORITY_CLASS: Kind = Kind::from_row(&policy::ROWS[1]);
 /// The kind `v1` `ResourceQuota`.
 pub(crate) const QUOTA: Kind = Kind::from_row(&policy::ROWS[2]);
 /// The kind `v1` `LimitRange`.
 pub(crate) const LIMIT_RANGE: Kind = Kind::from_row(&policy::ROWS[3]);
+
+/// Returns the warnings of a kind.
+pub fn warnings_of(kind: Kind) -> &'static Warnings {
+    // The rows of the kinds with a Rust type have no rules.
+    let typed = [
+        (Kind::POD, &pod::WARNINGS),
+        (Kind::REPLICA_SET, &replica_set::WARNINGS),
+        (
+            Kind::REPLICATION_CONTROLLER,
+            &replication_controller::WARNINGS,
+        ),
+    ];
+    let of_typed = typed.into_iter().find(|(typed, _)| *typed == kind);
+    of_typed.map_or(kind.row().rules.warnings, |(_, warnings)| warnings)
+}
 
 /// Returns all rows.
 fn rows() -> impl Iterator<Item = &'static ResourceType> {

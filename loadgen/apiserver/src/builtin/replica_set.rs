@@ -3,13 +3,16 @@
 use std::sync::Arc;
 
 use podstorm_objects::{
-    Cause, DecodeError, Kind, ObjectMeta, ReplicaSet, ReplicaSetStatus, Resource,
+    Cause, DecodeError, Kind, ObjectMeta, ReplicaSet, ReplicaSetStatus, Resource, Warnings,
 };
 use serde_json::Value;
 
+use super::template;
 use crate::defaulting::default_replica_set;
 use crate::meta::share;
 use crate::{Strategy, meta, validation};
+
+pub(super) static WARNINGS: Warnings = template::WARNINGS_WITH_NAME;
 
 impl Strategy for ReplicaSet {
     fn read(_: Kind, value: Value) -> Result<Self, DecodeError> {

@@ -1,14 +1,17 @@
 //! ReplicationControllers.
 
 use podstorm_objects::{
-    Cause, DecodeError, Kind, ReplicaSetStatus, ReplicationController, Resource,
+    Cause, DecodeError, Kind, ReplicaSetStatus, ReplicationController, Resource, Warnings,
 };
 use serde_json::Value;
 
 use super::replica_set::validate_status;
+use super::template;
 use crate::defaulting::default_replication_controller;
 use crate::meta::share;
 use crate::{Strategy, validation};
+
+pub(super) static WARNINGS: Warnings = template::WARNINGS_WITH_NAME;
 
 impl Strategy for ReplicationController {
     fn read(_: Kind, value: Value) -> Result<Self, DecodeError> {

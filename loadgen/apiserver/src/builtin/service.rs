@@ -1,7 +1,7 @@
 //! Services, Endpoints and EndpointSlices. Addresses are assigned, but traffic is not simulated.
 
 use podstorm_objects::cells::{items, pairs, text};
-use podstorm_objects::{Cell, Column, DynamicObject, Kind, Now, ResourceType, Rules};
+use podstorm_objects::{Cell, Column, DynamicObject, Kind, Now, ResourceType, Rules, Warnings};
 use serde_json::Value;
 
 use super::columns::{column, first_of, joined, wide_column};
@@ -17,6 +17,10 @@ pub(super) static ROWS: [ResourceType; 3] = [
             complete: service_addresses::give,
             prepare_status: default_status,
             validate: service_rules::validate,
+            warnings: &Warnings {
+                written: |service, _| warnings(&service.to_json()["spec"]["externalIPs"]),
+                ..Warnings::NONE
+            },
             ..Rules::NONE
         },
         ..*Kind::SERVICE.row()
@@ -28,6 +32,11 @@ pub(super) static ROWS: [ResourceType; 3] = [
                 endpoints.fields.each("subsets", |subset| {
                     subset.each("ports", |port| port.set("protocol", "TCP"));
                 });
+            },
+            warnings: &Warnings {
+                deprecation: "v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 \
+                              EndpointSlice",
+                ..Warnings::NONE
             },
             ..Rules::NONE
         },
@@ -48,6 +57,17 @@ pub(super) static ROWS: [ResourceType; 3] = [
         ..*Kind::ENDPOINT_SLICE.row()
     },
 ];
+
+/// Returns the warnings about the external addresses of a Service.
+fn warnings(addresses: &Value) -> Vec<String> {
+    match addresses.as_array() {
+        Some(addresses) if !addresses.is_empty() => vec![
+            "spec.externalIPs is deprecated and may no longer be implemented in some clusters"
+                .to_owned(),
+        ],
+        _ => Vec::new(),
+    }
+}
 
 fn default_service(service: &mut DynamicObject) {
     service.fields.within("spec", |spec| {

@@ -6,11 +6,12 @@ use std::sync::Arc;
 use podstorm_objects::cells::{items, text};
 use podstorm_objects::{
     Cause, Cell, Column, DynamicObject, Kind, LabelSelector, Map, Now, Quantity, ResourceType,
-    Rules,
+    Rules, Warnings,
 };
 use serde_json::Value;
 
 use super::columns::{column, or_unset, wide_column};
+use super::pod::warnings::of_claim;
 use crate::defaulting::{Fill, Within};
 use crate::errors::not_supported;
 use crate::internal;
@@ -46,6 +47,14 @@ pub(super) static ROWS: [ResourceType; 3] = [
             },
             validate: validate_claim,
             validate_status: |claim, _| validate_claim_status(claim),
+            warnings: &Warnings {
+                written: |claim, _| {
+                    let mut warnings = Vec::new();
+                    of_claim(&claim.to_json()["spec"], "spec", &mut warnings);
+                    warnings
+                },
+                ..Warnings::NONE
+            },
             first_phase: "Pending",
             ..Rules::NONE
         },

@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 
 use podstorm_objects::{
-    Cell, Column, CustomSchema, CustomType, DynamicObject, JsonPath, Kind, ResourceType, ScalePaths,
+    Cell, Column, CustomSchema, CustomType, DynamicObject, JsonPath, Kind, ResourceType, Rules,
+    ScalePaths, Warnings,
 };
 use serde_json::{Value, json};
 
@@ -27,7 +28,6 @@ struct Rows {
 struct Named {
     list_kind: String,
     singular: String,
-    deprecation: String,
     is_stored: bool,
     scale: Option<ScalePaths>,
 }
@@ -94,7 +94,6 @@ fn row(spec: &Value, names: &Value, version: &Value) -> Option<(Kind, Arc<Value>
             schema_bytes: schema_text.len(),
             list_kind: &named.list_kind,
             singular: &named.singular,
-            deprecation: &named.deprecation,
             is_stored: named.is_stored,
             scale: named.scale.as_ref(),
         };
@@ -139,18 +138,24 @@ fn make_row(
             selector: path(&scale["labelSelectorPath"]),
         })
     });
-    let deprecation = match (
+    let deprecated = |text: &str| {
+        let warnings = Warnings {
+            deprecation: keep(text),
+            ..Warnings::NONE
+        };
+        &*Box::leak(Box::new(warnings))
+    };
+    let warnings = match (
         version["deprecated"] == true,
         &version["deprecationWarning"],
     ) {
-        (false, _) => String::new(),
-        (true, Value::String(warning)) => warning.clone(),
-        (true, _) => format!("{api_version} {kind} is deprecated"),
+        (false, _) => &Warnings::NONE,
+        (true, Value::String(warning)) => deprecated(warning),
+        (true, _) => deprecated(&format!("{api_version} {kind} is deprecated")),
     };
     let named = Named {
         list_kind: text(&names["listKind"]),
         singular: text(&names["singular"]),
-        deprecation,
         is_stored: version["storage"] == true,
         scale,
     };
@@ -163,6 +168,10 @@ fn make_row(
         has_status: version["subresources"]["status"].is_object(),
         has_generation: true,
         needs_version: true,
+        rules: Rules {
+            warnings,
+            ..Rules::NONE
+        },
         has_scale: named.scale.is_some(),
         short_names: keep_texts(&names["shortNames"]),
         categories: keep_texts(&names["categories"]),

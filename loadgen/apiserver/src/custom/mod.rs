@@ -402,7 +402,7 @@ pub fn described_kinds(definition: &DynamicObject) -> (Vec<Kind>, Vec<Arc<Value>
 }
 
 /// Returns warnings to the client about the parts of its definition that are not enforced.
-pub fn unenforced(definition: &Map) -> Vec<String> {
+fn unenforced(definition: &Map) -> Vec<String> {
     let versions = definition
         .get("spec")
         .and_then(|spec| spec["versions"].as_array());

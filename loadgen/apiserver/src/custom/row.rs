@@ -1,9 +1,12 @@
 //! The row of CustomResourceDefinitions.
 
-use podstorm_objects::{Cell, Column, DynamicObject, Map, MetadataChecks, ResourceType, Rules};
+use podstorm_objects::{
+    Cell, Column, DynamicObject, Map, MetadataChecks, ResourceType, Rules, Warnings,
+};
 use serde_json::{Value, json};
 
 use super::definition::{storage_version, validate_definition};
+use super::unenforced;
 use crate::defaulting::Within;
 
 pub(crate) static ROWS: [ResourceType; 1] = [ResourceType {
@@ -22,6 +25,13 @@ pub(crate) static ROWS: [ResourceType; 1] = [ResourceType {
         default: set_defaults,
         prepare,
         validate: validate_definition,
+        warnings: &Warnings {
+            written: |definition, _| {
+                let json = definition.to_json();
+                json.as_object().map(unenforced).unwrap_or_default()
+            },
+            ..Warnings::NONE
+        },
         ..Rules::NONE
     },
     ..ResourceType::DEFAULT

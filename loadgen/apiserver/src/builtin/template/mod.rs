@@ -1,10 +1,13 @@
-//! Pod templates of kinds without a Rust type: their defaults, and the checks that depend on the
-//! kind. The rules are those of a ReplicaSet's template.
+//! Pod templates: their warnings; in kinds without a Rust type, also their defaults and the checks
+//! that depend on the kind. The rules are those of a ReplicaSet's template.
 
 use podstorm_objects::decode::Path;
-use podstorm_objects::{Cause, DynamicObject, Map, PodTemplate, ReplicaSet, Resource};
+use podstorm_objects::{
+    Cause, DynamicObject, Map, Object, PodTemplate, ReplicaSet, Resource, Warnings, Written,
+};
 use serde_json::{Value, json};
 
+use super::pod::warnings::of_pod;
 use crate::Places;
 use crate::defaulting::{Within, fill_spec};
 use crate::errors::invalid_value;
@@ -99,6 +102,58 @@ pub(super) fn validate_ending(template: &Field<'_>, has_failure_policy: bool) {
         }
         _ => policy.must_be_one_of(&ENDING),
     }
+}
+
+/// The warnings of a kind with a template at `spec.template`.
+pub(super) const WARNINGS: Warnings = Warnings {
+    written: |object, written| warnings(object, written, "spec.template"),
+    ..Warnings::NONE
+};
+
+/// As [`WARNINGS`], for a kind whose names become the names of pods, and so of hosts.
+pub(super) const WARNINGS_WITH_NAME: Warnings = Warnings {
+    written: |object, written| warnings_with_name(object, written, "spec.template"),
+    ..Warnings::NONE
+};
+
+/// Returns the warnings about the template at the path `at`, if the spec has changed.
+pub(super) fn warnings(object: &dyn Object, written: Written, at: &str) -> Vec<String> {
+    if !written.is_changed {
+        return Vec::new();
+    }
+    let json = object.to_json();
+    let template = at.split('.').fold(&json, |value, member| &value[member]);
+    of_pod(&template["metadata"], &template["spec"], at)
+}
+
+/// As [`warnings`], after those about the name of a new object.
+pub(super) fn warnings_with_name(object: &dyn Object, written: Written, at: &str) -> Vec<String> {
+    let mut all = match written.is_new {
+        true => name_warnings(&object.metadata().name, "Pod names and hostnames"),
+        false => Vec::new(),
+    };
+    all.extend(warnings(object, written, at));
+    all
+}
+
+/// Warns of a name that is not a valid DNS label.
+pub(super) fn name_warnings(name: &str, used_in: &str) -> Vec<String> {
+    const LABEL_BYTES_MAX: usize = 63;
+    let mut problems = Vec::new();
+    if name.len() > LABEL_BYTES_MAX {
+        problems.push(format!("must be no more than {LABEL_BYTES_MAX} characters"));
+    }
+    if name.contains('.') {
+        problems.push("must not contain dots".to_owned());
+    }
+    if problems.is_empty() {
+        return Vec::new();
+    }
+    vec![format!(
+        "metadata.name: this is used in {used_in}, which can result in surprising behavior; a DNS \
+         label is recommended: [{}]",
+        problems.join(" ")
+    )]
 }
 
 #[cfg(test)]

@@ -1,10 +1,11 @@
-//! Tests of the checks of a template that depend on the kind.
+//! Tests of the checks of a template that depend on the kind, and of its warnings.
 
 use std::sync::Arc;
 
-use podstorm_objects::{Cause, DynamicObject};
+use podstorm_objects::{Cause, DynamicObject, ReplicaSet, Resource, Written};
 use serde_json::{Value, json};
 
+use super::{WARNINGS_WITH_NAME, name_warnings};
 use crate::kind_named;
 use crate::testing::{assert_starts, at, cases, cluster, merged};
 
@@ -44,4 +45,29 @@ fn templates_are_checked_as_their_kind_requires() {
     for (patch, wanted) in cases(include_str!("cases.txt")) {
         assert_starts(&wrong(&patch), &wanted, &patch);
     }
+}
+
+#[test]
+fn a_template_causes_warnings_only_when_it_changes() {
+    let json = json!({"metadata": {"name": "a.b"}, "spec": {"template": {"spec": {
+        "containers": [{"name": "c", "env": [{"name": "A"}, {"name": "A"}]}]}}}});
+    let set = ReplicaSet::from_json(json).expect("a valid ReplicaSet");
+    let told = |is_new, is_changed| {
+        let written = Written { is_new, is_changed };
+        (WARNINGS_WITH_NAME.written)(&set, written).len()
+    };
+    assert_eq!(
+        (told(true, true), told(false, true), told(false, false)),
+        (2, 1, 0)
+    );
+}
+
+#[test]
+fn names_that_are_not_dns_labels_cause_warnings() {
+    let told = name_warnings(&format!("a.{}", "x".repeat(63)), "the Pod's hostname");
+    let wanted = "metadata.name: this is used in the Pod's hostname, which can result in \
+                  surprising behavior; a DNS label is recommended: [must be no more than 63 \
+                  characters must not contain dots]";
+    assert_eq!(told, [wanted]);
+    assert!(name_warnings("web-0", "").is_empty());
 }

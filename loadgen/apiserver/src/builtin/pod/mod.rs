@@ -1,16 +1,28 @@
 //! Pods.
 
+pub(super) mod warnings;
+
 use std::sync::Arc;
 
 use podstorm_objects::{
     ApiError, Cause, ConditionStatus, ConditionType, DecodeError, Kind, Map, Pod, PodCondition,
-    PodConditions, PodPhase, PodSpec, PodStatus, Resource, Rest, Time,
+    PodConditions, PodPhase, PodSpec, PodStatus, Resource, Rest, Time, Warnings,
 };
 use serde_json::{Value, json};
 
+use super::template;
 use crate::defaulting::{default_pod, qos_class};
 use crate::meta::share;
 use crate::{Cluster, PodPart, Strategy, meta, validation};
+
+pub(super) static WARNINGS: Warnings = Warnings {
+    name: |name| template::name_warnings(name, "the Pod's hostname"),
+    sent: Some(|pod| {
+        let member = |name: &str| pod.get(name).unwrap_or(&Value::Null);
+        warnings::of_pod(member("metadata"), member("spec"), "")
+    }),
+    ..Warnings::NONE
+};
 
 /// The field of a pod's status that its spec determines permanently.
 const QOS_CLASS: &str = "qosClass";

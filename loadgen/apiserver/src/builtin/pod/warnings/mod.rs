@@ -7,14 +7,14 @@ use std::fmt::{self, Display};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::LazyLock;
 
-use podstorm_apiserver::Places;
 use podstorm_objects::{Quantity, canonical_quantity};
 use serde_json::Value;
 
-use crate::answer::WARNINGS_MAX;
+use crate::Places;
 
-/// Number of warnings at which the search for conflicting pairs stops: more than fit in an answer.
-const TOLD_MAX: usize = WARNINGS_MAX / 16;
+/// Number of warnings at which the search for conflicting pairs stops: more than fit in the
+/// headers of an answer.
+const TOLD_MAX: usize = 256;
 
 /// Deprecated names, each with its warning.
 struct Deprecated {
@@ -42,7 +42,7 @@ const NO_SELECTOR: &str = "a null labelSelector results in matching no pod";
 const SECCOMP: &str = "non-functional in v1.27+; use the \"seccompProfile\" field instead";
 
 /// Returns the warnings about a pod (if `at` is empty) or about a template at the path `at`.
-pub(crate) fn of_pod(metadata: &Value, spec: &Value, at: &str) -> Vec<String> {
+pub(in crate::builtin) fn of_pod(metadata: &Value, spec: &Value, at: &str) -> Vec<String> {
     let dot = if at.is_empty() { "" } else { "." };
     let mut warnings = Vec::new();
     let annotations = &metadata["annotations"];
@@ -487,7 +487,7 @@ impl<'a> Paths<'a> {
 }
 
 /// Adds the warnings about the spec of a volume claim.
-pub(crate) fn of_claim(spec: &Value, at: &str, warnings: &mut Vec<String>) {
+pub(in crate::builtin) fn of_claim(spec: &Value, at: &str, warnings: &mut Vec<String>) {
     for amounts in ["requests", "limits"] {
         let at = format_args!("{at}.resources.{amounts}[storage]");
         fraction(&spec["resources"][amounts]["storage"], &at, warnings);
