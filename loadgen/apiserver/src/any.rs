@@ -17,7 +17,7 @@ use serde_json::Value;
 use smallvec::SmallVec;
 
 use crate::Places;
-use crate::field_manager::Manager;
+use crate::field_manager::Writing;
 use crate::store::counts::{WriteEffects, WriteTotals};
 use crate::store::owners::ObjectKey;
 use crate::store::{KindStore, Shared, Strategy};
@@ -61,7 +61,7 @@ pub(crate) trait AnyStore: Debug + Send + Sync {
         &self,
         to: &Cluster,
         object: AnyObject,
-        manner: (WriteEffects, Manager<'_>),
+        writing: Writing<'_>,
         now: Now,
     ) -> Result<AnyObject, ApiError>;
     fn import(&self, to: &Cluster, object: AnyObject, now: Now) -> Result<AnyObject, ApiError>;
@@ -69,15 +69,16 @@ pub(crate) trait AnyStore: Debug + Send + Sync {
         &self,
         to: &Cluster,
         object: AnyObject,
-        manner: (WriteEffects, Manager<'_>),
+        writing: Writing<'_>,
         now: Now,
     ) -> Result<AnyObject, ApiError>;
     fn patch(
         &self,
         cluster: &Cluster,
-        at: (&str, &str),
+        namespace: &str,
+        name: &str,
         patch: &Patch,
-        manner: (WriteEffects, Manager<'_>),
+        writing: Writing<'_>,
         now: Now,
     ) -> Result<AnyObject, ApiError>;
     fn get(&self, namespace: &str, name: &str) -> Result<AnyObject, ApiError>;
@@ -96,7 +97,8 @@ pub(crate) trait AnyStore: Debug + Send + Sync {
     fn delete(
         &self,
         cluster: &Cluster,
-        at: (&str, &str),
+        namespace: &str,
+        name: &str,
         options: &DeleteOptions,
         effects: WriteEffects,
         now: Now,
@@ -182,10 +184,10 @@ impl<R: Strategy> AnyStore for KindStore<R> {
         &self,
         to: &Cluster,
         object: AnyObject,
-        manner: (WriteEffects, Manager<'_>),
+        writing: Writing<'_>,
         now: Now,
     ) -> Result<AnyObject, ApiError> {
-        Ok(to.create_in(self, self.owned(object)?, manner, now)?)
+        Ok(to.create_in(self, self.owned(object)?, writing, now)?)
     }
 
     fn import(&self, to: &Cluster, object: AnyObject, now: Now) -> Result<AnyObject, ApiError> {
@@ -196,21 +198,22 @@ impl<R: Strategy> AnyStore for KindStore<R> {
         &self,
         to: &Cluster,
         object: AnyObject,
-        manner: (WriteEffects, Manager<'_>),
+        writing: Writing<'_>,
         now: Now,
     ) -> Result<AnyObject, ApiError> {
-        Ok(to.put(self, self.owned(object)?, manner, now)?)
+        Ok(to.put(self, self.owned(object)?, writing, now)?)
     }
 
     fn patch(
         &self,
         cluster: &Cluster,
-        at: (&str, &str),
+        namespace: &str,
+        name: &str,
         patch: &Patch,
-        manner: (WriteEffects, Manager<'_>),
+        writing: Writing<'_>,
         now: Now,
     ) -> Result<AnyObject, ApiError> {
-        Ok(cluster.apply_patch(self, at, patch, manner, now)?)
+        Ok(cluster.apply_patch(self, namespace, name, patch, writing, now)?)
     }
 
     fn get(&self, namespace: &str, name: &str) -> Result<AnyObject, ApiError> {
@@ -253,12 +256,14 @@ impl<R: Strategy> AnyStore for KindStore<R> {
     fn delete(
         &self,
         cluster: &Cluster,
-        at: (&str, &str),
+        namespace: &str,
+        name: &str,
         options: &DeleteOptions,
         effects: WriteEffects,
         now: Now,
     ) -> Result<Deletion<dyn Object>, ApiError> {
-        let Deletion { object, removed } = cluster.delete_in(self, at, options, effects, now)?;
+        let Deletion { object, removed } =
+            cluster.delete_in(self, namespace, name, options, effects, now)?;
         Ok(Deletion { object, removed })
     }
 }

@@ -4,7 +4,7 @@ use podstorm_objects::{AnyObject, ApiError, DecodeError, Kind, Now, Object, Reso
 use serde_json::Value;
 
 use crate::any::AnyStore;
-use crate::field_manager::{FieldManager, Manager};
+use crate::field_manager::{FieldManager, Manager, Writing};
 use crate::store::PodPart;
 use crate::store::counts::{Verb, WriteEffects};
 use crate::{
@@ -58,8 +58,14 @@ impl Api<'_> {
         }
     }
 
-    /// Reads an object from JSON, without storing it. The inner error reports a member of a wrong
-    /// type, with its path.
+    pub(crate) fn writing(&self, verb: Verb) -> Writing<'_> {
+        Writing {
+            effects: self.effects(verb),
+            manager: self.manager,
+        }
+    }
+
+    /// Reads an object from JSON, without storing it.
     ///
     /// # Errors
     /// 404 for the kind; the error of a document that exceeds a [limit](limits::Exceeded).
@@ -81,8 +87,7 @@ impl Api<'_> {
 
     fn create_only(&self, object: AnyObject, now: Now) -> Result<AnyObject, ApiError> {
         let create = |store: &dyn AnyStore| {
-            let effects = self.effects(Verb::Create);
-            store.create(self.cluster, object, (effects, self.manager), now)
+            store.create(self.cluster, object, self.writing(Verb::Create), now)
         };
         self.cluster.with_store(self.kind, create)?
     }
@@ -242,13 +247,12 @@ impl Api<'_> {
         now: Now,
     ) -> Result<AnyObject, ApiError> {
         self.with_parts()?;
-        self.apply((namespace, name), patch, part.verb(), now)
+        self.apply(namespace, name, patch, part.verb(), now)
     }
 
     fn put(&self, object: AnyObject, verb: Verb, now: Now) -> Result<AnyObject, ApiError> {
-        let effects = self.effects(verb);
-        let put =
-            |store: &dyn AnyStore| store.put(self.cluster, object, (effects, self.manager), now);
+        let writing = self.writing(verb);
+        let put = |store: &dyn AnyStore| store.put(self.cluster, object, writing, now);
         let written = self.cluster.with_store(self.kind, put)??;
         self.written(&written, now);
         Ok(written)
@@ -265,7 +269,7 @@ impl Api<'_> {
         patch: &Patch,
         now: Now,
     ) -> Result<AnyObject, ApiError> {
-        self.apply((namespace, name), patch, Verb::Patch, now)
+        self.apply(namespace, name, patch, Verb::Patch, now)
     }
 
     /// See [`Cluster::patch_status`].
@@ -280,7 +284,7 @@ impl Api<'_> {
         now: Now,
     ) -> Result<AnyObject, ApiError> {
         self.with_status()?;
-        self.apply((namespace, name), patch, Verb::PatchStatus, now)
+        self.apply(namespace, name, patch, Verb::PatchStatus, now)
     }
 
     /// Passes a patched document to the field manager, if there is one.
@@ -296,15 +300,15 @@ impl Api<'_> {
 
     fn apply(
         &self,
-        at: (&str, &str),
+        namespace: &str,
+        name: &str,
         patch: &Patch,
         verb: Verb,
         now: Now,
     ) -> Result<AnyObject, ApiError> {
-        let effects = self.effects(verb);
-        let apply = |store: &dyn AnyStore| {
-            store.patch(self.cluster, at, patch, (effects, self.manager), now)
-        };
+        let writing = self.writing(verb);
+        let apply =
+            |store: &dyn AnyStore| store.patch(self.cluster, namespace, name, patch, writing, now);
         let written = self.cluster.with_store(self.kind, apply)??;
         self.written(&written, now);
         Ok(written)
@@ -321,9 +325,10 @@ impl Api<'_> {
         options: &DeleteOptions,
         now: Now,
     ) -> Result<Deletion<dyn Object>, ApiError> {
-        let at = (namespace, name);
         let effects = self.effects(Verb::Delete);
-        let delete = |store: &dyn AnyStore| store.delete(self.cluster, at, options, effects, now);
+        let delete = |store: &dyn AnyStore| {
+            store.delete(self.cluster, namespace, name, options, effects, now)
+        };
         let deletion = self.cluster.with_store(self.kind, delete)??;
         if !self.dry_run {
             if custom::is_definition(self.kind.row()) && !deletion.removed {

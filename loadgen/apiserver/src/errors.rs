@@ -198,14 +198,14 @@ fn deletion_conflict(kind: Kind, name: &str, why: &str) -> ApiError {
 /// # Panics
 /// Panics if there are no causes.
 pub fn invalid(kind: Kind, name: &str, causes: Vec<Cause>) -> ApiError {
-    invalid_of((kind.name(), kind.group()), name, causes)
+    invalid_of(kind.name(), kind.group(), name, causes)
 }
 
 /// Like [`invalid`], for a name and a group instead of a [`Kind`].
 ///
 /// # Panics
 /// Panics if there are no causes.
-pub fn invalid_of((kind, group): (&str, &str), name: &str, causes: Vec<Cause>) -> ApiError {
+pub fn invalid_of(kind: &str, group: &str, name: &str, causes: Vec<Cause>) -> ApiError {
     assert!(
         !causes.is_empty(),
         "an invalid object has at least one cause"

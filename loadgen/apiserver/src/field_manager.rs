@@ -5,6 +5,8 @@ use std::fmt::Debug;
 use podstorm_objects::{ApiError, Kind, Map, Object};
 use serde_json::Value;
 
+use crate::store::counts::{Verb, WriteEffects};
+
 /// Records the owners of written fields (`metadata.managedFields`).
 pub trait FieldManager: Debug + Sync {
     /// Called with an object before it is written, and with the stored object. The object is as the
@@ -36,7 +38,24 @@ pub trait FieldManager: Debug + Sync {
     fn written_by_server(&self, old: Option<&dyn Object>, new: &mut dyn Object);
 }
 
-/// The manager for the writes that the server itself makes as a result of a client's request.
+/// How a request writes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Writing<'a> {
+    pub(crate) effects: WriteEffects,
+    pub(crate) manager: Manager<'a>,
+}
+
+impl Writing<'_> {
+    /// A write of a controller in this process.
+    pub(crate) const fn unmanaged(verb: Verb) -> Writing<'static> {
+        Writing {
+            effects: WriteEffects::for_verb(verb),
+            manager: None,
+        }
+    }
+}
+
+/// The manager for writes by the server itself because of a client's request.
 #[derive(Debug)]
 pub(crate) struct ByServer<'a>(pub(crate) &'a dyn FieldManager);
 

@@ -183,7 +183,7 @@ impl Asked {
     fn check(&self, limit: &Value, problems: &mut Vec<String>) {
         let kind = limit["type"].as_str().unwrap_or("");
         for (name, (least, text)) in amounts(&limit["min"]) {
-            self.check_least(kind, &name, (least, &text), true, problems);
+            self.check_least(kind, &name, least, &text, true, problems);
         }
         for (name, (most, text)) in amounts(&limit["max"]) {
             let rule = format!("maximum {name} usage per {kind} is {text}");
@@ -228,7 +228,8 @@ impl Asked {
         &self,
         kind: &str,
         name: &str,
-        (least, text): (Quantity, &str),
+        least: Quantity,
+        text: &str,
         with_limit: bool,
         problems: &mut Vec<String>,
     ) {
@@ -252,7 +253,7 @@ impl Asked {
     fn check_claim(&self, limit: &Value, problems: &mut Vec<String>) {
         let kind = "PersistentVolumeClaim";
         for (name, (least, text)) in amounts(&limit["min"]) {
-            self.check_least(kind, &name, (least, &text), false, problems);
+            self.check_least(kind, &name, least, &text, false, problems);
         }
         for (name, (most, text)) in amounts(&limit["max"]) {
             let rule = format!("maximum {name} usage per {kind} is {text}");

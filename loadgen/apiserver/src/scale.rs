@@ -11,9 +11,9 @@ use podstorm_objects::{
 use serde_json::Value;
 
 use super::defaulting::Within;
-use super::field_manager::Manager;
+use super::field_manager::Writing;
 use super::store::KindStore;
-use super::store::counts::{Verb, WriteEffects};
+use super::store::counts::Verb;
 use super::update::Update;
 use super::validation::validate_replicas;
 use super::{Api, Cluster, ClusterResource, Strategy, custom, errors};
@@ -198,17 +198,17 @@ impl Cluster {
         update: &ScaleUpdate,
         now: Now,
     ) -> Result<Arc<R>, ApiError> {
-        let effects = WriteEffects::for_verb(Verb::UpdateScale);
-        let manner = (effects, None);
-        self.update_scale_in(R::store(self), (namespace, name), update, manner, now)
+        let writing = Writing::unmanaged(Verb::UpdateScale);
+        self.update_scale_in(R::store(self), namespace, name, update, writing, now)
     }
 
     fn update_scale_in<R: Scalable>(
         &self,
         store: &KindStore<R>,
-        (namespace, name): (&str, &str),
+        namespace: &str,
+        name: &str,
         update: &ScaleUpdate,
-        (effects, manager): (WriteEffects, Manager<'_>),
+        Writing { effects, manager }: Writing<'_>,
         now: Now,
     ) -> Result<Arc<R>, ApiError> {
         if let Some(cause) = validate_replicas(update.replicas).pop() {
@@ -299,26 +299,23 @@ impl Api<'_> {
         update: &ScaleUpdate,
         now: Now,
     ) -> Result<Scale, ApiError> {
-        let (at, manner) = (
-            (namespace, name),
-            (self.effects(Verb::UpdateScale), self.manager),
-        );
+        let writing = self.writing(Verb::UpdateScale);
         let cluster = self.cluster;
         if self.kind == Kind::REPLICA_SET {
             let store = ReplicaSet::store(cluster);
             return cluster
-                .update_scale_in(store, at, update, manner, now)
+                .update_scale_in(store, namespace, name, update, writing, now)
                 .map(|object| scale(&*object));
         }
         if self.kind == Kind::REPLICATION_CONTROLLER {
             let store = ReplicationController::store(cluster);
             return cluster
-                .update_scale_in(store, at, update, manner, now)
+                .update_scale_in(store, namespace, name, update, writing, now)
                 .map(|object| scale(&*object));
         }
         self.with_scalable(|store| {
             cluster
-                .update_scale_in(store, at, update, manner, now)
+                .update_scale_in(store, namespace, name, update, writing, now)
                 .map(|object| scale(&*object))
         })
     }

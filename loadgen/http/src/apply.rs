@@ -60,11 +60,12 @@ pub(crate) fn applied(
             .get("metadata")
             .is_some_and(|of| of.get("resourceVersion").is_some());
         let patch = Patch::whole(applied);
-        let what = (kind, target.subresource.as_str());
         match view::patch(
             &api,
-            what,
-            (&target.namespace, &target.name),
+            kind,
+            &target.subresource,
+            &target.namespace,
+            &target.name,
             &patch,
             call.now,
         ) {

@@ -230,8 +230,7 @@ fn check_custom_type(kind: Kind, document: &Map<String, Value>) -> Result<(), Ap
     let name = name.unwrap_or("");
     let must = format!("must be {}", kind.name());
     let cause = errors::invalid_value("kind", &found.into(), &must);
-    let of = (found, kind.group());
-    Err(errors::invalid_of(of, name, vec![cause]))
+    Err(errors::invalid_of(found, kind.group(), name, vec![cause]))
 }
 
 /// Checks the type of a document against the path.

@@ -248,10 +248,16 @@ fn patch(call: &Call<'_>, target: &Target) -> Result<Response<Body>, ApiError> {
     let (patch, doubled) = patched::read(call)?;
     let mut writer = ownership::Writer::updating(call, target, "PatchOptions")?;
     writer.doubled = doubled;
-    let api = call.api(target.kind).dry_run(dry_run).managed_by(&writer);
-    let (namespace, name) = (&target.namespace, &target.name);
-    let what = (target.kind, target.subresource.as_str());
-    let patched = match view::patch(&api, what, (namespace, name), &patch, call.now) {
+    let api = api(call, target).dry_run(dry_run).managed_by(&writer);
+    let Target {
+        kind,
+        namespace,
+        name,
+        subresource,
+        ..
+    } = target;
+    let patched = view::patch(&api, *kind, subresource, namespace, name, &patch, call.now);
+    let patched = match patched {
         Err(error) => return Ok(refuse(call, target, error, &strict_of(call, &writer))),
         Ok(patched) => patched,
     };

@@ -212,7 +212,7 @@ fn invalid(
         (None, made) => made.unwrap_or_default(),
     };
     let cause = errors::invalid_value("patch", &quoted.into(), problem);
-    errors::invalid_of(("", ""), "", vec![cause])
+    errors::invalid_of("", "", "", vec![cause])
 }
 
 /// Returns a 422: the patched Scale is invalid.

@@ -98,8 +98,7 @@ pub(crate) fn evict(call: &Call<'_>, target: &Target) -> Result<Response<Body>, 
         .flatten()
         .filter_map(Value::as_str)
         .collect();
-    let names = (target.name.as_str(), named);
-    let dry_run = EvictionRequest::check(names, (&in_query, &in_body))?;
+    let dry_run = EvictionRequest::check(&target.name, named, &in_query, &in_body)?;
     let unsafe_option = "ignoreStoreReadErrorWithClusterBreakingPotential";
     if options.get(unsafe_option) == Some(&Value::Bool(true)) {
         let why = "is not allowed with eviction, try again after removing the option";

@@ -166,5 +166,5 @@ pub(crate) fn cause(field: &str, reason: &str, message: String) -> Cause {
 
 /// Returns a 422: an option of the request has an invalid value.
 pub(crate) fn options_invalid(options: &str, cause: Cause) -> ApiError {
-    errors::invalid_of((options, "meta.k8s.io"), "", vec![cause])
+    errors::invalid_of(options, "meta.k8s.io", "", vec![cause])
 }

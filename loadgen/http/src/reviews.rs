@@ -126,7 +126,7 @@ fn check_attributes(kind: Kind, namespace: &str, spec: &Value) -> Result<(), Api
     }
     if !causes.is_empty() {
         // Upstream names the group and leaves the kind empty.
-        return Err(errors::invalid_of(("", AUTHORIZATION[0]), "", causes));
+        return Err(errors::invalid_of("", AUTHORIZATION[0], "", causes));
     }
     if kind.is_namespaced() && resource["namespace"] != namespace {
         return Err(errors::bad_request(format!(

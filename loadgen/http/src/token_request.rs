@@ -57,8 +57,11 @@ pub(crate) fn create(call: &Call<'_>, target: &Target) -> Result<Response<Body>,
         _ => Some("may not specify a duration larger than 2^32 seconds"),
     };
     if let Some(problem) = problem {
-        let cause = errors::invalid_value("spec.expirationSeconds", &seconds.into(), problem);
-        return Err(invalid(cause));
+        let field = "spec.expirationSeconds";
+        return Err(invalid(
+            "",
+            errors::invalid_value(field, &seconds.into(), problem),
+        ));
     }
     let reference = spec.get("boundObjectRef").cloned().unwrap_or_default();
     let audiences = audiences(&spec);
@@ -101,8 +104,7 @@ fn check_names(request: &Map<String, Value>, target: &Target) -> Result<(), ApiE
             let field = format!("metadata.{member}");
             let why = format!("must match the service account {member} if specified");
             let cause = errors::invalid_value(&field, &named.into(), &why);
-            let what = ("TokenRequest", AUTHENTICATION[0]);
-            return Err(errors::invalid_of(what, &target.name, vec![cause]));
+            return Err(invalid(&target.name, cause));
         }
     }
     Ok(())
@@ -206,8 +208,8 @@ fn audiences(spec: &Map<String, Value>) -> Vec<String> {
     }
 }
 
-fn invalid(cause: podstorm_objects::Cause) -> ApiError {
-    errors::invalid_of(("TokenRequest", AUTHENTICATION[0]), "", vec![cause])
+fn invalid(name: &str, cause: podstorm_objects::Cause) -> ApiError {
+    errors::invalid_of("TokenRequest", AUTHENTICATION[0], name, vec![cause])
 }
 
 fn unsigned() -> ApiError {

@@ -208,7 +208,7 @@ fn stored_over(
         causes = validate_metadata(kind, object.metadata());
     }
     causes.extend((view.check)(&json, old));
-    refuse_broken((stored, &object.metadata().name), causes)?;
+    refuse_broken(stored, &object.metadata().name, causes)?;
     let read = cluster.api(stored).read(json)?;
     read.map_err(|problem| cannot_be_handled(kind, &problem.to_string()))
 }
@@ -217,7 +217,7 @@ fn stored_over(
 ///
 /// # Errors
 /// 422 with the violations, if there are any.
-fn refuse_broken((kind, name): (Kind, &str), causes: Vec<Cause>) -> Result<(), ApiError> {
+fn refuse_broken(kind: Kind, name: &str, causes: Vec<Cause>) -> Result<(), ApiError> {
     match causes {
         causes if causes.is_empty() => Ok(()),
         causes => Err(errors::invalid(kind, name, causes)),
@@ -241,8 +241,10 @@ const PATCH_TRIES: u32 = 5;
 /// tries.
 pub(crate) fn patch(
     api: &Api<'_>,
-    (kind, subresource): (Kind, &str),
-    (namespace, name): (&str, &str),
+    kind: Kind,
+    subresource: &str,
+    namespace: &str,
+    name: &str,
     patch: &Patch,
     now: Now,
 ) -> Result<AnyObject, ApiError> {
@@ -269,7 +271,7 @@ pub(crate) fn patch(
         }
         if let Some(view) = view {
             let causes = (view.check)(&json, Some(&old.to_json()));
-            refuse_broken((stored_kind(kind), name), causes)?;
+            refuse_broken(stored_kind(kind), name, causes)?;
         }
         let read = api.read(json)?;
         let mut object = read.map_err(|problem| cannot_be_handled(kind, &problem.to_string()))?;
@@ -404,7 +406,7 @@ mod tests {
             let members = members.as_object().expect("an object").clone();
             let api = cluster.api(stored_kind(kind)).managed_by(&faster);
             let change = Patch::Merge(members);
-            let patched = patch(&api, (kind, ""), ("default", "a"), &change, NOW);
+            let patched = patch(&api, kind, "", "default", "a", &change, NOW);
             assert_eq!(
                 patched.map_or_else(|error| error.code, |_| 200),
                 code,

@@ -22,8 +22,8 @@ pub(super) fn check_success_policy(spec: &Field<'_>) {
         return;
     }
     if spec.value["completionMode"] != "Indexed" {
-        let value = (policy.value, "SuccessPolicy");
-        let cause = internal::invalid(policy.path, value, NEEDS_INDEXES);
+        let (path, value) = (policy.path, policy.value);
+        let cause = internal::invalid(path, value, "SuccessPolicy", NEEDS_INDEXES);
         return spec.checks.push(cause);
     }
     let rules = policy.at("rules");

@@ -72,7 +72,7 @@ pub(super) fn check_daemon_set(spec: &Field<'_>, shared: Vec<Cause>) {
 pub(super) fn check_stateful_set(strategy: &Field<'_>) {
     let rolling = strategy.at("rollingUpdate");
     let invalid = |field: &Field<'_>, of: &str, detail: &str| {
-        let cause = internal::invalid(field.path.as_str(), (field.value, of), detail);
+        let cause = internal::invalid(field.path.as_str(), field.value, of, detail);
         field.checks.push(cause);
     };
     match strategy.at("type").text() {

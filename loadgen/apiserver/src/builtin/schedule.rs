@@ -2,18 +2,32 @@
 //! (`robfig/cron`).
 
 /// The fields of a schedule: the lowest and highest number of each, and the names of numbers.
-const FIELDS: [(u32, u32, &[&str]); 5] = [
-    (0, 59, &[]),
-    (0, 23, &[]),
-    (1, 31, &[]),
-    (
+struct FieldBounds {
+    least: u32,
+    most: u32,
+    names: &'static [&'static str],
+}
+
+const fn numbers(least: u32, most: u32) -> FieldBounds {
+    named(least, most, &[])
+}
+
+const fn named(least: u32, most: u32, names: &'static [&'static str]) -> FieldBounds {
+    FieldBounds { least, most, names }
+}
+
+const FIELDS: [FieldBounds; 5] = [
+    numbers(0, 59),
+    numbers(0, 23),
+    numbers(1, 31),
+    named(
         1,
         12,
         &[
             "jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec",
         ],
     ),
-    (0, 6, &["sun", "mon", "tue", "wed", "thu", "fri", "sat"]),
+    named(0, 6, &["sun", "mon", "tue", "wed", "thu", "fri", "sat"]),
 ];
 
 const DESCRIPTORS: [&str; 7] = [
@@ -45,12 +59,12 @@ pub(super) fn problem(schedule: &str) -> Option<String> {
     fields.find_map(|(field, bounds)| {
         field
             .split(',')
-            .find_map(|range| wrong_range(range, bounds))
+            .find_map(|range| wrong_range(range, &bounds))
     })
 }
 
-fn wrong_range(range: &str, bounds: (u32, u32, &[&str])) -> Option<String> {
-    let (least, most, names) = bounds;
+fn wrong_range(range: &str, bounds: &FieldBounds) -> Option<String> {
+    let FieldBounds { least, most, names } = *bounds;
     let mut parts = range.split('/');
     let (span, step) = (parts.next().unwrap_or(""), parts.next());
     let mut ends = span.split('-');

@@ -7,7 +7,7 @@ use podstorm_objects::{
     ApiError, Cause, Kind, Now, ObjectMeta, OptionalSeconds, ResourceVersion, Time, Uid,
 };
 
-use super::field_manager::Manager;
+use super::field_manager::Writing;
 use super::limits::BYTES_MAX;
 use super::name::{Draw, IdentityGenerator, NAME_ATTEMPTS};
 use super::store::counts::{Verb, WriteEffects};
@@ -27,15 +27,15 @@ impl Cluster {
     /// kind is being deleted; the error of admission; 422 for a broken rule; 409 for a name that is
     /// taken; 504 when the [time limit](time_limit) of the request is exceeded.
     pub fn create<R: ClusterResource>(&self, object: R, now: Now) -> Result<Arc<R>, ApiError> {
-        let effects = WriteEffects::for_verb(Verb::Create);
-        self.create_in(R::store(self), object, (effects, None), now)
+        let writing = Writing::unmanaged(Verb::Create);
+        self.create_in(R::store(self), object, writing, now)
     }
 
     pub(crate) fn create_in<R: Strategy>(
         &self,
         store: &KindStore<R>,
         mut object: R,
-        (effects, manager): (WriteEffects, Manager<'_>),
+        Writing { effects, manager }: Writing<'_>,
         now: Now,
     ) -> Result<Arc<R>, ApiError> {
         let kind = object.kind();

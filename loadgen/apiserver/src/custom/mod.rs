@@ -27,6 +27,7 @@ use podstorm_objects::{
 use serde_json::Value;
 
 use self::described::Described;
+use self::names::State;
 use crate::field_manager::{ByServer, FieldManager, Manager};
 use crate::store::KindStore;
 use crate::store::counts::{Verb, WriteEffects};
@@ -191,7 +192,7 @@ impl Cluster {
                 let effects = WriteEffects::for_verb(Verb::Delete);
                 let options = DeleteOptions::default();
                 // Ignore the error: another thread was faster.
-                let _ = self.delete_in(store, (&namespace, &name), &options, effects, now);
+                let _ = self.delete_in(store, &namespace, &name, &options, effects, now);
             }
             store.totals().live()
         };
@@ -227,11 +228,11 @@ impl Cluster {
                     .filter(|it| &***it != CLEANUP);
                 let kept: Vec<_> = kept.cloned().collect();
                 new.metadata.finalizers = (!kept.is_empty()).then(|| kept.into());
-                let done = (
-                    "False",
-                    "InstanceDeletionCompleted",
-                    "removed all instances",
-                );
+                let done = State {
+                    status: "False",
+                    reason: "InstanceDeletionCompleted",
+                    message: "removed all instances",
+                };
                 names::set(&mut new, "Terminating", done, now.wall());
                 Ok(Update::Write(new, WriteEffects::for_verb(Verb::Update)))
             });
@@ -287,9 +288,12 @@ pub(crate) fn begin_termination(definition: &mut DynamicObject, now: podstorm_ob
         finalizers.push(CLEANUP.into());
         metadata.finalizers = Some(finalizers.into());
     }
-    let message = "CustomResourceDefinition marked for deletion; CustomResource deletion will begin \
-                   soon";
-    let pending = ("True", "InstanceDeletionPending", message);
+    let pending = State {
+        status: "True",
+        reason: "InstanceDeletionPending",
+        message: "CustomResourceDefinition marked for deletion; CustomResource deletion will begin \
+                  soon",
+    };
     names::set(definition, "Terminating", pending, now);
 }
 

@@ -25,13 +25,21 @@ pub(super) fn has(object: &DynamicObject, kind: &str, status: &str) -> bool {
     condition(object, kind).is_some_and(|condition| condition["status"] == status)
 }
 
+/// The state of a condition.
+#[derive(Clone, Copy)]
+pub(super) struct State<'a> {
+    pub(super) status: &'a str,
+    pub(super) reason: &'a str,
+    pub(super) message: &'a str,
+}
+
 /// Sets a condition. Its transition time changes only with its status.
-pub(super) fn set(
-    object: &mut DynamicObject,
-    kind: &str,
-    (status, reason, message): (&str, &str, &str),
-    now: Time,
-) {
+pub(super) fn set(object: &mut DynamicObject, kind: &str, state: State<'_>, now: Time) {
+    let State {
+        status,
+        reason,
+        message,
+    } = state;
     let old = condition(object, kind);
     let same = old.filter(|condition| condition["status"] == status);
     let since = same.map_or_else(
@@ -126,17 +134,26 @@ pub(super) fn accept(definition: &mut DynamicObject, taken: &Taken, now: Time) {
     let is_accepted = conflict.is_none();
     let (reason, message) = conflict.unwrap_or(("NoConflicts", "no conflicts found".to_owned()));
     let status = if is_accepted { "True" } else { "False" };
-    set(definition, "NamesAccepted", (status, reason, &message), now);
+    let accepted = State {
+        status,
+        reason,
+        message: &message,
+    };
+    set(definition, "NamesAccepted", accepted, now);
     if is_true(definition, "Established") {
         return;
     }
     let established = match is_accepted {
-        true => (
-            "True",
-            "InitialNamesAccepted",
-            "the initial names have been accepted",
-        ),
-        false => ("False", "NotAccepted", "not all names are accepted"),
+        true => State {
+            status: "True",
+            reason: "InitialNamesAccepted",
+            message: "the initial names have been accepted",
+        },
+        false => State {
+            status: "False",
+            reason: "NotAccepted",
+            message: "not all names are accepted",
+        },
     };
     set(definition, "Established", established, now);
 }

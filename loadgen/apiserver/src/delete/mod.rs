@@ -68,13 +68,14 @@ impl Cluster {
         now: Now,
     ) -> Result<Deletion<R>, ApiError> {
         let effects = WriteEffects::for_verb(Verb::Delete);
-        self.delete_in(R::store(self), (namespace, name), options, effects, now)
+        self.delete_in(R::store(self), namespace, name, options, effects, now)
     }
 
     pub(crate) fn delete_in<R: Strategy>(
         &self,
         store: &KindStore<R>,
-        (namespace, name): (&str, &str),
+        namespace: &str,
+        name: &str,
         options: &DeleteOptions,
         effects: WriteEffects,
         now: Now,
@@ -141,8 +142,13 @@ fn check_options(options: &DeleteOptions) -> Result<(), ApiError> {
     let policy = policy.as_str();
     let detail = "orphanDependents and deletionPropagation cannot be both set";
     let cause = errors::invalid_value("propagationPolicy", &policy.into(), detail);
-    let of = ("DeleteOptions", "meta.k8s.io");
-    Err(errors::invalid_of(of, "", vec![cause]))
+    let causes = vec![cause];
+    Err(errors::invalid_of(
+        "DeleteOptions",
+        "meta.k8s.io",
+        "",
+        causes,
+    ))
 }
 
 /// Decides the next step of a deletion.

@@ -120,7 +120,8 @@ impl Cluster {
         };
         let deleted = self.delete_in(
             store,
-            (&key.namespace, &key.name),
+            &key.namespace,
+            &key.name,
             &options,
             WriteEffects::for_verb(Verb::Delete),
             now,

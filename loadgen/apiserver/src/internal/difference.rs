@@ -3,6 +3,7 @@
 //! Source: Python's `difflib`, whose method upstream's library uses.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 /// The number of unchanged lines shown around a change.
 const AROUND: usize = 3;
@@ -21,7 +22,7 @@ struct Match {
 /// are none. O(lines²).
 pub(crate) fn unified(old: &[String], new: &[String]) -> String {
     let mut matches = Vec::new();
-    find_all(old, new, (0, old.len()), (0, new.len()), &mut matches);
+    find_all(old, new, 0..old.len(), 0..new.len(), &mut matches);
     matches.sort_unstable();
     let mut changes = Vec::new();
     let (mut at_old, mut at_new) = (0, 0);
@@ -88,11 +89,11 @@ fn put(out: &mut String, mark: char, lines: &[String]) {
 fn find_all(
     old: &[String],
     new: &[String],
-    (old_from, old_to): (usize, usize),
-    (new_from, new_to): (usize, usize),
+    of_old: Range<usize>,
+    of_new: Range<usize>,
     found: &mut Vec<Match>,
 ) {
-    let longest = longest(old, new, (old_from, old_to), (new_from, new_to));
+    let longest = longest(old, new, &of_old, &of_new);
     if longest.count == 0 {
         return;
     }
@@ -102,16 +103,17 @@ fn find_all(
         new: b,
         count,
     } = longest;
-    find_all(old, new, (old_from, a), (new_from, b), found);
-    find_all(old, new, (a + count, old_to), (b + count, new_to), found);
+    find_all(old, new, of_old.start..a, of_new.start..b, found);
+    find_all(
+        old,
+        new,
+        a + count..of_old.end,
+        b + count..of_new.end,
+        found,
+    );
 }
 
-fn longest(
-    old: &[String],
-    new: &[String],
-    (old_from, old_to): (usize, usize),
-    (new_from, new_to): (usize, usize),
-) -> Match {
+fn longest(old: &[String], new: &[String], of_old: &Range<usize>, of_new: &Range<usize>) -> Match {
     let mut places: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
     for (at, line) in new.iter().enumerate() {
         places.entry(line).or_default().push(at);
@@ -121,15 +123,15 @@ fn longest(
         places.retain(|_, at| at.len() <= most);
     }
     let mut best = Match {
-        old: old_from,
-        new: new_from,
+        old: of_old.start,
+        new: of_new.start,
         count: 0,
     };
     let mut lengths: BTreeMap<usize, usize> = BTreeMap::new();
-    for (at_old, line) in old.iter().enumerate().take(old_to).skip(old_from) {
+    for (at_old, line) in old.iter().enumerate().take(of_old.end).skip(of_old.start) {
         let mut next = BTreeMap::new();
         let all = places.get(line.as_str()).into_iter().flatten();
-        for at_new in all.copied().filter(|at| (new_from..new_to).contains(at)) {
+        for at_new in all.copied().filter(|at| of_new.contains(at)) {
             let before = at_new.checked_sub(1).and_then(|at| lengths.get(&at));
             let count = before.copied().unwrap_or(0) + 1;
             next.insert(at_new, count);
@@ -144,15 +146,18 @@ fn longest(
         lengths = next;
     }
     // Extend the run over adjacent frequent lines.
-    while best.old > old_from && best.new > new_from && old[best.old - 1] == new[best.new - 1] {
+    while best.old > of_old.start
+        && best.new > of_new.start
+        && old[best.old - 1] == new[best.new - 1]
+    {
         best = Match {
             old: best.old - 1,
             new: best.new - 1,
             count: best.count + 1,
         };
     }
-    while best.old + best.count < old_to
-        && best.new + best.count < new_to
+    while best.old + best.count < of_old.end
+        && best.new + best.count < of_new.end
         && old[best.old + best.count] == new[best.new + best.count]
     {
         best.count += 1;

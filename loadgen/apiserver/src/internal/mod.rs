@@ -138,7 +138,8 @@ pub(crate) fn template(value: &Value) -> String {
 /// A cause of a 422 about a value that upstream quotes in this form.
 pub(crate) fn invalid(
     field: impl Into<String>,
-    (value, of): (&Value, &str),
+    value: &Value,
+    of: &str,
     detail: &str,
 ) -> podstorm_objects::Cause {
     invalid_as(field, &quoted(value, of), detail)

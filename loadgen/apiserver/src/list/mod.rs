@@ -161,8 +161,7 @@ impl Cluster {
         };
         let mut items: Vec<Arc<R>> = Vec::new();
         let (version, has_more) = loop {
-            let start = (from.0.as_str(), from.1.as_str());
-            let page = store.page(options.namespace, start, looked_at, version);
+            let page = store.page(options.namespace, &from.0, &from.1, looked_at, version);
             let page = page.map_err(|_| {
                 let token = token.map(Token::at_newest);
                 errors::continue_expired(token.map_or_else(String::new, |token| token.text()))
@@ -191,9 +190,8 @@ impl Cluster {
         let last = items.last().filter(|_| has_more);
         let next = last.map(|last| {
             let metadata = last.metadata();
-            let at = (&*metadata.namespace, metadata.name.as_str());
             let left = options.select.is_none().then_some(remaining);
-            Token::behind(of, at, version, left).text()
+            Token::behind(of, &metadata.namespace, &metadata.name, version, left).text()
         });
         Ok(ListPage {
             remaining: if next.is_some() { remaining } else { 0 },

@@ -57,7 +57,8 @@ impl Token {
     /// Returns the token that continues a list of this version after the given object.
     pub(super) fn behind(
         of: Collection<'_>,
-        (namespace, name): (&str, &str),
+        namespace: &str,
+        name: &str,
         version: u64,
         left: Option<usize>,
     ) -> Token {

@@ -10,7 +10,7 @@ use podstorm_objects::{
 use serde_json::Value;
 
 use super::Places;
-use super::field_manager::Manager;
+use super::field_manager::{Manager, Writing};
 use super::meta::share;
 use super::schemas::{self, schema_of_kind};
 use super::store::counts::{Verb, WriteEffects};
@@ -133,14 +133,8 @@ impl Cluster {
         patch: &Patch,
         now: Now,
     ) -> Result<Arc<R>, ApiError> {
-        let effects = WriteEffects::for_verb(Verb::Patch);
-        self.apply_patch(
-            R::store(self),
-            (namespace, name),
-            patch,
-            (effects, None),
-            now,
-        )
+        let writing = Writing::unmanaged(Verb::Patch);
+        self.apply_patch(R::store(self), namespace, name, patch, writing, now)
     }
 
     /// Counts a repetition of an Event: like [`patch`](Cluster::patch) with the
@@ -177,21 +171,17 @@ impl Cluster {
         patch: &Patch,
         now: Now,
     ) -> Result<Arc<R>, ApiError> {
-        self.apply_patch(
-            R::store(self),
-            (namespace, name),
-            patch,
-            (WriteEffects::for_verb(Verb::PatchStatus), None),
-            now,
-        )
+        let writing = Writing::unmanaged(Verb::PatchStatus);
+        self.apply_patch(R::store(self), namespace, name, patch, writing, now)
     }
 
     pub(crate) fn apply_patch<R: Strategy>(
         &self,
         store: &KindStore<R>,
-        (namespace, name): (&str, &str),
+        namespace: &str,
+        name: &str,
         patch: &Patch,
-        (effects, manager): (WriteEffects, Manager<'_>),
+        Writing { effects, manager }: Writing<'_>,
         now: Now,
     ) -> Result<Arc<R>, ApiError> {
         self.modify(store, namespace, name, now, |old| {

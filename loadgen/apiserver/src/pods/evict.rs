@@ -101,8 +101,10 @@ impl EvictionRequest<'_> {
     /// # Errors
     /// 400 for different names; 500 for different values of `dryRun`.
     pub fn check(
-        (url_name, name): (&str, &str),
-        (in_query, in_body): (&[&str], &[&str]),
+        url_name: &str,
+        name: &str,
+        in_query: &[&str],
+        in_body: &[&str],
     ) -> Result<bool, ApiError> {
         if url_name != name {
             let why = "name in URL does not match name in Eviction object";
@@ -346,7 +348,8 @@ impl Cluster {
         };
         let mut calls = ClusterCalls {
             cluster: self,
-            at: (namespace, name),
+            namespace,
+            name,
             request: &request,
         };
         evict(&mut calls, &request)
@@ -356,18 +359,20 @@ impl Cluster {
 /// The calls of an eviction in a cluster.
 struct ClusterCalls<'a> {
     cluster: &'a Cluster,
-    /// The namespace and name of the pod.
-    at: (&'a str, &'a str),
+    /// The pod's namespace.
+    namespace: &'a str,
+    /// The pod's name.
+    name: &'a str,
     request: &'a EvictionRequest<'a>,
 }
 
 impl EvictionCalls for ClusterCalls<'_> {
     fn get_pod(&mut self) -> Result<Arc<Pod>, ApiError> {
-        self.cluster.get(self.at.0, self.at.1)
+        self.cluster.get(self.namespace, self.name)
     }
 
     fn list_budgets(&mut self) -> Result<Vec<Budget>, ApiError> {
-        let list = |store: &KindStore<DynamicObject>| store.snapshot(Some(self.at.0)).objects;
+        let list = |store: &KindStore<DynamicObject>| store.snapshot(Some(self.namespace)).objects;
         let budgets = self.cluster.with_used_store(BUDGET, list);
         let budgets = budgets.unwrap_or_default();
         Ok(budgets
@@ -377,7 +382,7 @@ impl EvictionCalls for ClusterCalls<'_> {
     }
 
     fn get_budget(&mut self, name: &str) -> Result<Budget, ApiError> {
-        let get = |store: &KindStore<DynamicObject>| store.get(self.at.0, name);
+        let get = |store: &KindStore<DynamicObject>| store.get(self.namespace, name);
         let stored = self.cluster.with_used_store(BUDGET, get);
         let stored = stored.unwrap_or_else(|| Err(errors::not_found(BUDGET, name)))?;
         Ok(Budget::from_object(&stored))
@@ -394,8 +399,8 @@ impl EvictionCalls for ClusterCalls<'_> {
         change: &dyn Fn(&Pod) -> Result<Pod, ApiError>,
     ) -> Result<Arc<Pod>, ApiError> {
         let effects = WriteEffects::for_verb(Verb::UpdateStatus);
-        let (cluster, (namespace, name)) = (self.cluster, self.at);
-        cluster.modify(&cluster.pods, namespace, name, self.request.now, |old| {
+        let (cluster, now) = (self.cluster, self.request.now);
+        cluster.modify(&cluster.pods, self.namespace, self.name, now, |old| {
             let mut new = change(old)?;
             prepare_and_validate(cluster, &mut new, &**old, effects.verb, None)?;
             Ok(Update::Write(new, effects))
@@ -407,8 +412,9 @@ impl EvictionCalls for ClusterCalls<'_> {
             dry_run: self.request.dry_run,
             ..WriteEffects::for_verb(Verb::Delete)
         };
-        let cluster = self.cluster;
-        let deleted = cluster.delete_in(&cluster.pods, self.at, options, effects, self.request.now);
+        let (cluster, now) = (self.cluster, self.request.now);
+        let (namespace, name) = (self.namespace, self.name);
+        let deleted = cluster.delete_in(&cluster.pods, namespace, name, options, effects, now);
         deleted.map(drop)
     }
 }

@@ -93,6 +93,14 @@ impl Seen {
 /// The name of the quota that [`Cluster::set_pod_quota`] writes.
 const POD_QUOTA: &str = "pods";
 
+/// What a new or changed object needs of quotas.
+#[derive(Clone, Copy)]
+struct Demand<'a> {
+    new: &'a dyn Object,
+    json: &'a Value,
+    needed: &'a Amounts,
+}
+
 impl Cluster {
     /// Limits the number of pods of a namespace that have not ended, with a ResourceQuota named
     /// `pods`. If `limit` is `None`, deletes the quota if it exists. Pods beyond the limit stay;
@@ -142,7 +150,12 @@ impl Cluster {
         }
         let json = new.to_json();
         let needed = usage::usage_of(new.kind(), &json);
-        self.charge_all(&quotas, (new, &json, &needed), dry_run, now)
+        let demand = Demand {
+            new,
+            json: &json,
+            needed: &needed,
+        };
+        self.charge_all(&quotas, demand, dry_run, now)
     }
 
     /// Reports whether an update can increase the usage of objects of the kind.
@@ -170,7 +183,12 @@ impl Cluster {
         );
         if !more.is_empty() {
             let quotas = self.objects_in(builtin::QUOTA, &new.metadata().namespace);
-            self.charge_all(&quotas, (new, &json, &more), dry_run, now)?;
+            let demand = Demand {
+                new,
+                json: &json,
+                needed: &more,
+            };
+            self.charge_all(&quotas, demand, dry_run, now)?;
         }
         Ok(Charge {
             kind,
@@ -196,14 +214,14 @@ impl Cluster {
     fn charge_all(
         &self,
         quotas: &[AnyObject],
-        (new, json, needed): (&dyn Object, &Value, &Amounts),
+        demand: Demand<'_>,
         dry_run: bool,
         now: Now,
     ) -> Result<(), ApiError> {
         // Several quotas are all checked before the first one is written.
         if dry_run || quotas.len() > 1 {
             for quota in quotas {
-                self.charge_one(quota, (new, json, needed), true, now)?;
+                self.charge_one(quota, demand, true, now)?;
             }
         }
         if dry_run {
@@ -211,13 +229,13 @@ impl Cluster {
         }
         let mut charged = Vec::new();
         for quota in quotas {
-            match self.charge_one(quota, (new, json, needed), false, now) {
+            match self.charge_one(quota, demand, false, now) {
                 Ok(true) => charged.push(quota),
                 Ok(false) => {}
                 Err(refused) => {
                     // Another writer has used up a quota since the check.
                     for quota in charged {
-                        self.add_usage(quota, needed, false, now);
+                        self.add_usage(quota, demand.needed, false, now);
                     }
                     return Err(refused);
                 }
@@ -231,7 +249,7 @@ impl Cluster {
     fn charge_one(
         &self,
         quota: &AnyObject,
-        (new, json, needed): (&dyn Object, &Value, &Amounts),
+        demand: Demand<'_>,
         only_asks: bool,
         now: Now,
     ) -> Result<bool, ApiError> {
@@ -240,6 +258,7 @@ impl Cluster {
         if is_ours && is_uncounted(part(&**quota, "spec"), part(&**quota, "status")) {
             self.count_usage(namespace, name, now);
         }
+        let Demand { new, json, needed } = demand;
         let (kind, of) = (new.kind(), new.metadata().name.as_str());
         let mut outcome = Ok(false);
         self.write_usage(quota, now, |spec, status| {

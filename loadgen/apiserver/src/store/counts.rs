@@ -91,7 +91,8 @@ impl WriteTotals {
         &mut self,
         change: Change,
         effects: &WriteEffects,
-        (was_ready, is_ready): (bool, bool),
+        was_ready: bool,
+        is_ready: bool,
     ) {
         self.writes[effects.verb as usize] += 1;
         match change {

@@ -210,7 +210,7 @@ impl<R: Strategy> KindStore<R> {
             Slot::Vacant(slot) => slot,
         };
         let mut append = self.log.begin();
-        let object = append.push(Change::Added, None, (object, bytes), effects, now);
+        let object = append.push(Change::Added, None, object, bytes, effects, now);
         let after = append.finish();
         slot.insert(Stored {
             hash,
@@ -270,7 +270,7 @@ impl<R: Strategy> KindStore<R> {
             return CommitOutcome::Conflict;
         };
         let mut append = self.log.begin();
-        let new = append.push(Change::Modified, Some(current), (new, bytes), effects, now);
+        let new = append.push(Change::Modified, Some(current), new, bytes, effects, now);
         let after = append.finish();
         // The caller still holds `current`, so nothing is freed here.
         stored.object = new.clone();
@@ -302,11 +302,10 @@ impl<R: Strategy> KindStore<R> {
         let mut append = self.log.begin();
         // Equal to the last state except for the deletion marks, so its size is the same.
         let marked = marked.map(|marked| {
-            let marked = (marked, bytes);
-            append.push(Change::Modified, Some(current), marked, effects, now)
+            append.push(Change::Modified, Some(current), marked, bytes, effects, now)
         });
         let before = marked.as_ref().unwrap_or(current);
-        let last = append.push(Change::Deleted, Some(before), (last, bytes), effects, now);
+        let last = append.push(Change::Deleted, Some(before), last, bytes, effects, now);
         let after = append.finish();
         let (stored, _) = stored.remove();
         if indexed {

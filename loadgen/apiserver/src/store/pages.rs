@@ -44,7 +44,8 @@ impl<R: Strategy> KindStore<R> {
     pub(crate) fn page(
         &self,
         namespace: Option<&str>,
-        from: (&str, &str),
+        from_namespace: &str,
+        from_name: &str,
         limit: usize,
         version: Option<u64>,
     ) -> Result<Page<R>, Unavailable> {
@@ -59,7 +60,7 @@ impl<R: Strategy> KindStore<R> {
             None => (Vec::new(), self.log.version()),
             Some(version) => (self.log.undo(version, None)?.undo, version),
         };
-        let from = (Str::from(from.0), CompactString::from(from.1));
+        let from = (Str::from(from_namespace), CompactString::from(from_name));
         let is_in = |at: &str| namespace.is_none_or(|namespace| at == namespace);
         let rest = || names.range(&from..).take_while(|(at, _)| is_in(at));
         // Undoing the later events may remove as many of the current objects as there are events.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use podstorm_objects::{ApiError, Now, ObjectMeta};
 
 use super::create::{check_size, refuse_invalid};
-use super::field_manager::Manager;
+use super::field_manager::{Manager, Writing};
 use super::store::PodPart;
 use super::store::counts::{Verb, WriteEffects};
 use super::store::{CommitOutcome, KeyHash, KindStore};
@@ -36,8 +36,8 @@ impl Cluster {
     /// 403 if the object would exceed a ResourceQuota; 404; 409 for a different UID or version; 422
     /// for a broken rule; 504 when the time limit of the request is exceeded.
     pub fn update<R: ClusterResource>(&self, object: R, now: Now) -> Result<Arc<R>, ApiError> {
-        let effects = WriteEffects::for_verb(Verb::Update);
-        self.put(R::store(self), object, (effects, None), now)
+        let writing = Writing::unmanaged(Verb::Update);
+        self.put(R::store(self), object, writing, now)
     }
 
     /// Replaces an object's status and metadata but keeps its spec. A version in the object must
@@ -50,15 +50,15 @@ impl Cluster {
         object: R,
         now: Now,
     ) -> Result<Arc<R>, ApiError> {
-        let effects = WriteEffects::for_verb(Verb::UpdateStatus);
-        self.put(R::store(self), object, (effects, None), now)
+        let writing = Writing::unmanaged(Verb::UpdateStatus);
+        self.put(R::store(self), object, writing, now)
     }
 
     pub(crate) fn put<R: Strategy>(
         &self,
         store: &KindStore<R>,
         object: R,
-        (effects, manager): (WriteEffects, Manager<'_>),
+        Writing { effects, manager }: Writing<'_>,
         now: Now,
     ) -> Result<Arc<R>, ApiError> {
         let unconditional = is_unconditional(&object);

@@ -92,7 +92,7 @@ fn check_escalation(context: JsonValue<'_>, path: &Path<'_>, causes: &mut Causes
     let mut wrong = |with: &str| {
         let value = context.to_value();
         let detail = format!("cannot set `allowPrivilegeEscalation` to false and {with}");
-        let cause = internal::invalid(path.to_string(), (&value, "SecurityContext"), &detail);
+        let cause = internal::invalid(path.to_string(), &value, "SecurityContext", &detail);
         causes.push(cause);
     };
     if flag("privileged") == Some(true) {

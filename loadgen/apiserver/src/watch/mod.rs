@@ -291,8 +291,9 @@ impl<R: Strategy> Watch<R> {
                 continue;
             }
             let read = || self.last_read();
-            let at = (self.held.as_deref(), self.index);
-            match self.log.advance(self.watcher, read, self.number, at) {
+            let held = self.held.as_deref();
+            let (watcher, number) = (self.watcher, self.number);
+            match self.log.advance(watcher, read, number, held, self.index) {
                 Advance::More => {}
                 Advance::Segment(next) => {
                     self.read = self.last_read();

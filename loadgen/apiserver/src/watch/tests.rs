@@ -40,8 +40,9 @@ fn a_slot_filled_between_the_check_and_the_lock_is_not_lost() {
     let mut watch = watch::<Pod>(&cluster);
     create(&cluster, 5..SEGMENT_LEN + 9, 0);
     // As if the slot had been empty when the watch checked it.
-    let at = (watch.held.as_deref(), watch.index);
-    let advance = (watch.log).advance(watch.watcher, || watch.read, watch.number, at);
+    let held = watch.held.as_deref();
+    let (watcher, number, index) = (watch.watcher, watch.number, watch.index);
+    let advance = (watch.log).advance(watcher, || watch.read, number, held, index);
     assert!(matches!(advance, Advance::More));
     assert_eq!(drain(&mut watch).len(), SEGMENT_LEN + 4);
 }

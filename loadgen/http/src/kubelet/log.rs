@@ -81,7 +81,7 @@ impl Options {
             _ => at_least("sinceSeconds", seconds, 1, "must be greater than 0"),
         }
         if !causes.is_empty() {
-            return Err(errors::invalid_of(("PodLogOptions", ""), "", causes));
+            return Err(errors::invalid_of("PodLogOptions", "", "", causes));
         }
         Ok(Options {
             follow: query.flag("follow"),

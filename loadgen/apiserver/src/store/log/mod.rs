@@ -279,7 +279,8 @@ impl<R: Strategy> Log<R> {
         watcher: u64,
         read: impl FnOnce() -> u64,
         number: u64,
-        (segment, index): (Option<&Segment<R>>, usize),
+        segment: Option<&Segment<R>>,
+        index: usize,
     ) -> Advance<R> {
         let mut state = self.state.lock();
         // The slot was filled after the watch checked it, perhaps with the rest of the segment.
@@ -481,7 +482,8 @@ impl<R: Strategy> Append<'_, R> {
         &mut self,
         change: Change,
         old: Option<&Arc<R>>,
-        (mut object, bytes): (Arc<R>, usize),
+        mut object: Arc<R>,
+        bytes: usize,
         effects: &WriteEffects,
         now: Now,
     ) -> Arc<R> {
@@ -516,7 +518,7 @@ impl<R: Strategy> Append<'_, R> {
         state.last_version = version;
         let was_ready = old.is_some_and(|old| old.is_ready_pod());
         let is_ready = change != Change::Deleted && object.is_ready_pod();
-        state.totals.count(change, effects, (was_ready, is_ready));
+        state.totals.count(change, effects, was_ready, is_ready);
         if let Some(observed) = observed {
             observed.observer.committed(&Commit {
                 version,

@@ -76,7 +76,8 @@ fn commit(log: &Log<Namespace>) {
     append.push(
         Change::Added,
         None,
-        (object, bytes),
+        object,
+        bytes,
         &WriteEffects::for_verb(Verb::Create),
         now,
     );

@@ -37,8 +37,8 @@ pub fn validate_pod_update(new: &Pod, old: &Pod) -> Vec<Cause> {
 fn check_change(new: &Pod, old: &Pod, causes: &mut Causes) {
     old.look_at_spec(|before| {
         new.look_at_spec(|after| {
-            let nodes = (old.node_name.as_deref(), new.node_name.as_deref());
-            check_members(after, before, nodes, causes);
+            let (old_node, new_node) = (old.node_name.as_deref(), new.node_name.as_deref());
+            check_members(after, before, old_node, new_node, causes);
         });
     });
 }
@@ -46,10 +46,11 @@ fn check_change(new: &Pod, old: &Pod, causes: &mut Causes) {
 fn check_members(
     after: JsonValue<'_>,
     before: JsonValue<'_>,
-    nodes: (Option<&str>, Option<&str>),
+    old_node: Option<&str>,
+    new_node: Option<&str>,
     causes: &mut Causes,
 ) {
-    let is_bound_anew = nodes.0 != nodes.1;
+    let is_bound_anew = old_node != new_node;
     let path = Path::ROOT.member("spec");
     for list in ["containers", "initContainers"] {
         if items(before, list).count() != items(after, list).count() {
@@ -88,7 +89,7 @@ fn check_members(
     let mut before_all = before_all.clone();
     if is_bound_anew {
         // The node is stored outside the spec that pods share.
-        for (spec, node) in [(&mut before_all, nodes.0), (&mut rest, nodes.1)] {
+        for (spec, node) in [(&mut before_all, old_node), (&mut rest, new_node)] {
             if let Some(node) = node {
                 spec.insert("nodeName".to_owned(), node.into());
             }

@@ -168,25 +168,26 @@ fn check_spec(spec: &ReplicaSetSpec, of_pods: PodSpecCheck, of: Workload, causes
             if compiled.is_err() || causes.all.len() > before || causes.is_full() {
                 let detail = "invalid label selector";
                 causes.invalid(&selector_path, written.to_json(), detail);
-                return check_rest(spec, (of_pods, of), None, &path, causes);
+                return check_rest(spec, of_pods, of, None, &path, causes);
             }
             compiled.ok()
         }
     };
-    check_rest(spec, (of_pods, of), compiled.as_ref(), &path, causes);
+    check_rest(spec, of_pods, of, compiled.as_ref(), &path, causes);
 }
 
 fn check_rest(
     spec: &ReplicaSetSpec,
-    (of_pods, of): (PodSpecCheck, Workload),
+    of_pods: PodSpecCheck,
+    of: Workload,
     selector: Option<&Selector>,
     path: &Path<'_>,
     causes: &mut Causes,
 ) {
     let template_path = path.member("template");
     check_template(&spec.template, selector, &template_path, causes);
-    let of = (of, spec.replicas);
-    check_pod_spec(&spec.template, of_pods, of, &template_path, causes);
+    let (template, replicas) = (&spec.template, spec.replicas);
+    check_pod_spec(template, of_pods, of, replicas, &template_path, causes);
 }
 
 fn is_empty(selector: &LabelSelector) -> bool {
@@ -211,8 +212,9 @@ fn check_controller_spec(controller: &ReplicationController, causes: &mut Causes
         None => causes.required(&template_path, ""),
         Some(template) => {
             check_template(template, selector.as_ref(), &template_path, causes);
-            let of = (Workload::CONTROLLER, controller.replicas);
-            check_pod_spec(template, PodSpecCheck::Full, of, &template_path, causes);
+            let (of, replicas) = (Workload::CONTROLLER, controller.replicas);
+            let is = PodSpecCheck::Full;
+            check_pod_spec(template, is, of, replicas, &template_path, causes);
         }
     }
 }
@@ -255,7 +257,8 @@ fn check_template(
 fn check_pod_spec(
     template: &PodTemplate,
     is: PodSpecCheck,
-    (of, replicas): (Workload, Option<i32>),
+    of: Workload,
+    replicas: Option<i32>,
     path: &Path<'_>,
     causes: &mut Causes,
 ) {

@@ -76,8 +76,8 @@ fn of_spec(annotations: &Value, spec: &Value, at: &dyn Display, warnings: &mut V
         }
     }
     of_paths(list(spec, "volumes"), warnings);
-    repeated(spec, ("hostAliases", "ip"), at, warnings);
-    repeated(spec, ("imagePullSecrets", "name"), at, warnings);
+    repeated(spec, "hostAliases", "ip", at, warnings);
+    repeated(spec, "imagePullSecrets", "name", at, warnings);
     for (index, secret) in list(spec, "imagePullSecrets").iter().enumerate() {
         if secret["name"].as_str().unwrap_or("").is_empty() {
             let at = format_args!("{at}spec.imagePullSecrets[{index}].name");
@@ -507,12 +507,7 @@ fn fraction(amount: &Value, at: &dyn Display, warnings: &mut Vec<String>) {
 }
 
 /// Warns of entries of a list whose member repeats an earlier entry's.
-fn repeated(
-    spec: &Value,
-    (name, member): (&str, &str),
-    at: &dyn Display,
-    warnings: &mut Vec<String>,
-) {
+fn repeated(spec: &Value, name: &str, member: &str, at: &dyn Display, warnings: &mut Vec<String>) {
     let entries = list(spec, name);
     let mut before = Places::default();
     for (index, entry) in entries.iter().enumerate() {
