@@ -44,8 +44,8 @@ pub(super) fn run(case: &mut Fields) -> Result<(), String> {
         &calls.pod.metadata.namespace.to_string(),
         &namespace,
     )?;
-    let answer = EvictionRequest::check((&name, &named), (&all(&in_query), &all(&in_body)))
-        .and_then(|dry_run| {
+    let answer = EvictionRequest::check(&name, &named, &all(&in_query), &all(&in_body)).and_then(
+        |dry_run| {
             let options = &options;
             let request = EvictionRequest {
                 options,
@@ -53,7 +53,8 @@ pub(super) fn run(case: &mut Fields) -> Result<(), String> {
                 now,
             };
             evict(&mut calls, &request)
-        });
+        },
+    );
     let status = match answer {
         Ok(Eviction::Evicted) => json!({"status": "Success"}),
         Ok(Eviction::Refused(error)) | Err(error) => status(&error),
