@@ -24,15 +24,6 @@ fn view_of(kind: Kind) -> Option<&'static OtherVersion> {
     views.find(|view| std::ptr::eq(&view.row, kind.row()))
 }
 
-/// Converts an object's members from a view to the stored version.
-fn to_stored(view: &OtherVersion, members: &mut Map<String, Value>) {
-    (view.from)(members, |kind, document| {
-        let read = decode::tree(document, Form::Kind(kind), By::Json);
-        read.wrong.is_none()
-    });
-    set_type(members, view.stored);
-}
-
 /// Reports whether objects of a kind may be stored as another version.
 pub(crate) fn is_view(kind: Kind) -> bool {
     is_version(kind) || is_custom(kind)
@@ -85,7 +76,10 @@ pub(crate) fn converted(from: Kind, to: Kind, mut json: Value) -> Value {
     }
     if let Value::Object(members) = &mut json {
         if let Some(view) = view_of(from) {
-            to_stored(view, members);
+            (view.from)(members, |kind, document| {
+                let read = decode::tree(document, Form::Kind(kind), By::Json);
+                read.wrong.is_none()
+            });
         }
         if let Some(view) = view_of(to) {
             (view.to)(members);
@@ -159,11 +153,7 @@ pub(crate) fn shown_error(kind: Kind, mut error: ApiError) -> ApiError {
 
 /// Returns the JSON of an object as the stored kind, from which columns are computed.
 pub(crate) fn stored_json(kind: Kind, json: &Value) -> Value {
-    let mut json = json.clone();
-    if let (Some(view), Value::Object(members)) = (view_of(kind), &mut json) {
-        to_stored(view, members);
-    }
-    json
+    converted(kind, stored_kind(kind), json.clone())
 }
 
 /// Converts a client's new object to the stored kind.
@@ -199,10 +189,7 @@ fn stored_over(
         return Ok(object);
     };
     let stored = stored_kind(kind);
-    let mut json = object.to_json();
-    if let Value::Object(members) = &mut json {
-        to_stored(view, members);
-    }
+    let json = converted(kind, stored, object.to_json());
     let mut causes = Vec::new();
     if old.is_none() && view.checks_metadata {
         causes = validate_metadata(kind, object.metadata());
@@ -266,9 +253,7 @@ pub(crate) fn patch(
         patch.apply(kind, &mut json)?;
         api.check_patched(patch, &mut json)?;
         let is_of_any_version = json["metadata"]["resourceVersion"] == version;
-        if let (Some(view), Value::Object(members)) = (view, &mut json) {
-            to_stored(view, members);
-        }
+        json = converted(kind, stored_kind(kind), json);
         if let Some(view) = view {
             let causes = (view.check)(&json, Some(&old.to_json()));
             refuse_broken(stored_kind(kind), name, causes)?;

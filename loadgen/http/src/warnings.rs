@@ -20,17 +20,11 @@ pub(crate) fn of_request(
         return None;
     };
     let of_kind = warnings_of(target.kind);
-    let warning = match of_kind.undecided_deletion {
-        warning
-            if !warning.is_empty()
-                && method == Method::DELETE
-                && target.subresource.is_empty()
-                && !says_of_dependents(query, body) =>
-        {
-            warning
-        }
-        _ => of_kind.deprecation,
-    };
+    let (mut warning, on_deletion) = (of_kind.deprecation, of_kind.undecided_deletion);
+    let is_deletion = *method == Method::DELETE && target.subresource.is_empty();
+    if is_deletion && !on_deletion.is_empty() && !says_of_dependents(query, body) {
+        warning = on_deletion;
+    }
     (!warning.is_empty()).then_some(warning)
 }
 

@@ -8,26 +8,22 @@ struct FieldBounds {
     names: &'static [&'static str],
 }
 
-const fn numbers(least: u32, most: u32) -> FieldBounds {
-    named(least, most, &[])
-}
-
-const fn named(least: u32, most: u32, names: &'static [&'static str]) -> FieldBounds {
+const fn bounds(least: u32, most: u32, names: &'static [&'static str]) -> FieldBounds {
     FieldBounds { least, most, names }
 }
 
 const FIELDS: [FieldBounds; 5] = [
-    numbers(0, 59),
-    numbers(0, 23),
-    numbers(1, 31),
-    named(
+    bounds(0, 59, &[]),
+    bounds(0, 23, &[]),
+    bounds(1, 31, &[]),
+    bounds(
         1,
         12,
         &[
             "jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec",
         ],
     ),
-    named(0, 6, &["sun", "mon", "tue", "wed", "thu", "fri", "sat"]),
+    bounds(0, 6, &["sun", "mon", "tue", "wed", "thu", "fri", "sat"]),
 ];
 
 const DESCRIPTORS: [&str; 7] = [

@@ -148,14 +148,9 @@ impl Cluster {
         if quotas.is_empty() {
             return Ok(());
         }
-        let json = new.to_json();
-        let needed = usage::usage_of(new.kind(), &json);
-        let demand = Demand {
-            new,
-            json: &json,
-            needed: &needed,
-        };
-        self.charge_all(&quotas, demand, dry_run, now)
+        let json = &new.to_json();
+        let needed = &usage::usage_of(new.kind(), json);
+        self.charge_all(&quotas, Demand { new, json, needed }, dry_run, now)
     }
 
     /// Reports whether an update can increase the usage of objects of the kind.
