@@ -49,10 +49,12 @@ pub(crate) fn answer_with(
 ) -> Result<Response<Body>, ApiError> {
     let mut response = answer(call, code, object)?;
     let written = Written {
+        name: &object.metadata().name,
+        json: &|| object.to_json(),
         is_new: code == 201,
         is_changed: writer.has_changed_spec(&**object),
     };
-    let of_written = (warnings_of(object.kind()).written)(&**object, written);
+    let of_written = (warnings_of(object.kind()).written)(&written);
     answer::warn(&mut response, &of_written);
     answer::warn(&mut response, warnings);
     Ok(response)

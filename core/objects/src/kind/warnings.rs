@@ -1,8 +1,8 @@
 //! What a server warns clients of.
 
-use serde_json::{Map, Value};
+use std::fmt;
 
-use crate::Object;
+use serde_json::{Map, Value};
 
 /// The warnings of a kind.
 #[derive(Clone, Copy, Debug)]
@@ -18,16 +18,27 @@ pub struct Warnings {
     /// [`written`](Warnings::written).
     pub sent: Option<fn(&Map<String, Value>) -> Vec<String>>,
     /// Returns the warnings about an object after a write.
-    pub written: fn(&dyn Object, Written) -> Vec<String>,
+    pub written: fn(&Written<'_>) -> Vec<String>,
 }
 
-/// The effect of a write.
-#[derive(Clone, Copy, Debug)]
-pub struct Written {
+/// An object after a write.
+pub struct Written<'a> {
+    /// The name.
+    pub name: &'a str,
+    /// Returns the object's JSON.
+    pub json: &'a dyn Fn() -> Value,
     /// Whether the object is new.
     pub is_new: bool,
     /// Whether the spec has changed.
     pub is_changed: bool,
+}
+
+impl fmt::Debug for Written<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut of = f.debug_struct("Written");
+        of.field("name", &self.name).field("is_new", &self.is_new);
+        of.field("is_changed", &self.is_changed).finish()
+    }
 }
 
 impl Warnings {
@@ -37,6 +48,6 @@ impl Warnings {
         undecided_deletion: "",
         name: |_| Vec::new(),
         sent: None,
-        written: |_, _| Vec::new(),
+        written: |_| Vec::new(),
     };
 }

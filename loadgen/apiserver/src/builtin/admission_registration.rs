@@ -117,7 +117,7 @@ pub(super) static ROWS: [ResourceType; 6] = [
 ];
 
 const HOOKS_ARE_NOT_CALLED: Warnings = Warnings {
-    written: |_, _| {
+    written: |_| {
         let text = "podstorm: webhooks are stored but not consulted when objects are written";
         vec![text.to_owned()]
     },
@@ -125,7 +125,7 @@ const HOOKS_ARE_NOT_CALLED: Warnings = Warnings {
 };
 
 const POLICIES_ARE_NOT_APPLIED: Warnings = Warnings {
-    written: |_, _| {
+    written: |_| {
         let text = "podstorm: admission policies are stored but not consulted when objects are \
                     written";
         vec![text.to_owned()]

@@ -49,9 +49,9 @@ pub(super) static ROWS: [ResourceType; 2] = [
             default: default_cron_job,
             validate: validate_cron_job,
             warnings: &Warnings {
-                written: |job, written| {
+                written: |written| {
                     let at = "spec.jobTemplate.spec.template";
-                    template::warnings_with_name(job, written, at)
+                    template::warnings_with_name(written, at)
                 },
                 ..Warnings::NONE
             },

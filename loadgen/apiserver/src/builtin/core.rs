@@ -32,7 +32,7 @@ pub(super) static ROWS: [ResourceType; 2] = [
                 checks.found()
             },
             warnings: &Warnings {
-                written: |object, written| template::warnings(object, written, "template"),
+                written: |written| template::warnings(written, "template"),
                 ..Warnings::NONE
             },
             ..Rules::NONE

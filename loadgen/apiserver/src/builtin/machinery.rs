@@ -84,7 +84,7 @@ pub(super) static ROWS: [ResourceType; 3] = [
             },
             validate: |service, _| validate_service(service),
             warnings: &Warnings {
-                written: |service, _| match service.to_json()["spec"]["service"].is_null() {
+                written: |service| match (service.json)()["spec"]["service"].is_null() {
                     true => Vec::new(),
                     false => {
                         let text = "podstorm: requests are not forwarded to other servers";

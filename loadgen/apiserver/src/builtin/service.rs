@@ -18,7 +18,7 @@ pub(super) static ROWS: [ResourceType; 3] = [
             prepare_status: default_status,
             validate: service_rules::validate,
             warnings: &Warnings {
-                written: |service, _| warnings(&service.to_json()["spec"]["externalIPs"]),
+                written: |service| warnings(&(service.json)()["spec"]["externalIPs"]),
                 ..Warnings::NONE
             },
             ..Rules::NONE

@@ -48,9 +48,9 @@ pub(super) static ROWS: [ResourceType; 3] = [
             validate: validate_claim,
             validate_status: |claim, _| validate_claim_status(claim),
             warnings: &Warnings {
-                written: |claim, _| {
+                written: |claim| {
                     let mut warnings = Vec::new();
-                    of_claim(&claim.to_json()["spec"], "spec", &mut warnings);
+                    of_claim(&(claim.json)()["spec"], "spec", &mut warnings);
                     warnings
                 },
                 ..Warnings::NONE

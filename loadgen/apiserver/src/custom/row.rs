@@ -26,8 +26,8 @@ pub(crate) static ROWS: [ResourceType; 1] = [ResourceType {
         prepare,
         validate: validate_definition,
         warnings: &Warnings {
-            written: |definition, _| {
-                let json = definition.to_json();
+            written: |definition| {
+                let json = (definition.json)();
                 json.as_object().map(unenforced).unwrap_or_default()
             },
             ..Warnings::NONE

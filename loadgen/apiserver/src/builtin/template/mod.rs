@@ -3,7 +3,7 @@
 
 use podstorm_objects::decode::Path;
 use podstorm_objects::{
-    Cause, DynamicObject, Map, Object, PodTemplate, ReplicaSet, Resource, Warnings, Written,
+    Cause, DynamicObject, Map, PodTemplate, ReplicaSet, Resource, Warnings, Written,
 };
 use serde_json::{Value, json};
 
@@ -106,33 +106,33 @@ pub(super) fn validate_ending(template: &Field<'_>, has_failure_policy: bool) {
 
 /// The warnings of a kind with a template at `spec.template`.
 pub(super) const WARNINGS: Warnings = Warnings {
-    written: |object, written| warnings(object, written, "spec.template"),
+    written: |written| warnings(written, "spec.template"),
     ..Warnings::NONE
 };
 
 /// As [`WARNINGS`], for a kind whose names become the names of pods, and so of hosts.
 pub(super) const WARNINGS_WITH_NAME: Warnings = Warnings {
-    written: |object, written| warnings_with_name(object, written, "spec.template"),
+    written: |written| warnings_with_name(written, "spec.template"),
     ..Warnings::NONE
 };
 
 /// Returns the warnings about the template at the path `at`, if the spec has changed.
-pub(super) fn warnings(object: &dyn Object, written: Written, at: &str) -> Vec<String> {
+pub(super) fn warnings(written: &Written<'_>, at: &str) -> Vec<String> {
     if !written.is_changed {
         return Vec::new();
     }
-    let json = object.to_json();
+    let json = (written.json)();
     let template = at.split('.').fold(&json, |value, member| &value[member]);
     of_pod(&template["metadata"], &template["spec"], at)
 }
 
 /// As [`warnings`], after those about the name of a new object.
-pub(super) fn warnings_with_name(object: &dyn Object, written: Written, at: &str) -> Vec<String> {
+pub(super) fn warnings_with_name(written: &Written<'_>, at: &str) -> Vec<String> {
     let mut all = match written.is_new {
-        true => name_warnings(&object.metadata().name, "Pod names and hostnames"),
+        true => name_warnings(written.name, "Pod names and hostnames"),
         false => Vec::new(),
     };
-    all.extend(warnings(object, written, at));
+    all.extend(warnings(written, at));
     all
 }
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use podstorm_objects::{Cause, DynamicObject, ReplicaSet, Resource, Written};
+use podstorm_objects::{Cause, DynamicObject, Object as _, ReplicaSet, Resource, Written};
 use serde_json::{Value, json};
 
 use super::{WARNINGS_WITH_NAME, name_warnings};
@@ -53,8 +53,14 @@ fn a_template_causes_warnings_only_when_it_changes() {
         "containers": [{"name": "c", "env": [{"name": "A"}, {"name": "A"}]}]}}}});
     let set = ReplicaSet::from_json(json).expect("a valid ReplicaSet");
     let told = |is_new, is_changed| {
-        let written = Written { is_new, is_changed };
-        (WARNINGS_WITH_NAME.written)(&set, written).len()
+        let json = || set.to_json();
+        let written = Written {
+            name: &set.metadata.name,
+            json: &json,
+            is_new,
+            is_changed,
+        };
+        (WARNINGS_WITH_NAME.written)(&written).len()
     };
     assert_eq!(
         (told(true, true), told(false, true), told(false, false)),
