@@ -65,7 +65,8 @@ impl Api<'_> {
         }
     }
 
-    /// Reads an object from JSON, without storing it.
+    /// Reads an object from JSON, without storing it. The inner error reports a member of a wrong
+    /// type, with its path.
     ///
     /// # Errors
     /// 404 for the kind; the error of a document that exceeds a [limit](limits::Exceeded).

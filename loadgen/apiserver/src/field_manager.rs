@@ -55,7 +55,7 @@ impl Writing<'_> {
     }
 }
 
-/// The manager for writes by the server itself because of a client's request.
+/// The manager for the writes that the server itself makes as a result of a client's request.
 #[derive(Debug)]
 pub(crate) struct ByServer<'a>(pub(crate) &'a dyn FieldManager);
 

@@ -248,7 +248,7 @@ fn patch(call: &Call<'_>, target: &Target) -> Result<Response<Body>, ApiError> {
     let (patch, doubled) = patched::read(call)?;
     let mut writer = ownership::Writer::updating(call, target, "PatchOptions")?;
     writer.doubled = doubled;
-    let api = api(call, target).dry_run(dry_run).managed_by(&writer);
+    let api = call.api(target.kind).dry_run(dry_run).managed_by(&writer);
     let Target {
         kind,
         namespace,

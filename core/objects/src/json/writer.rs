@@ -292,7 +292,7 @@ impl Writer {
         self.put_list(name, items, |out, item| out.object(|out| write(out, item)));
     }
 
-    /// Puts an object with the members that `write` puts, unless there are none.
+    /// Puts a member with the object whose members `write` puts, unless the object is empty.
     pub fn put_object(&mut self, name: &'static str, write: impl FnOnce(&mut Writer)) {
         let before = self.len();
         self.member(name, |out| out.object(write));
