@@ -28,20 +28,20 @@ const LEGACY: &str = "kubernetes.io/serviceaccount/";
 /// The prefix of service accounts' user names.
 const USER: &str = "system:serviceaccount:";
 
-/// Maximum number of cached verified tokens. Verifying a signature costs more than a lookup.
+/// The maximum number of cached verified tokens. Verifying a signature costs more than a lookup.
 const VERIFIED_MAX: usize = 1_024;
 
-/// The key that signs a server's service account tokens, with the public keys of all tokens that
-/// the server trusts. Clones share the key.
+/// The key that signs a server's service account tokens, and the public keys of all tokens that the
+/// server trusts. Clones share the keys.
 #[derive(Clone)]
 pub struct TokenKey(Arc<Key>);
 
 struct Key {
     private: Arc<PrivateKey>,
-    /// The keys that verify tokens, without duplicates, the public key of `private` first.
+    /// The keys that verify tokens, without duplicates. The public key of `private` comes first.
     public: Vec<PublicKey>,
     random: SystemRandom,
-    /// The claims of verified tokens, by token.
+    /// The claims of verified tokens, keyed by token.
     verified: Mutex<BTreeMap<String, Arc<Claims>>>,
 }
 
@@ -54,10 +54,10 @@ impl fmt::Debug for TokenKey {
 }
 
 impl TokenKey {
-    /// Returns a new key.
+    /// Creates a new key.
     ///
     /// # Errors
-    /// The system has no random numbers.
+    /// Fails if the system cannot provide random numbers.
     pub fn new() -> io::Result<TokenKey> {
         let random = SystemRandom::new();
         let failed =
@@ -66,16 +66,16 @@ impl TokenKey {
         Ok(TokenKey::from_keys(Arc::new(private), Vec::new()))
     }
 
-    /// Reads a private key in PEM: RSA, or EC with the curve P-256.
+    /// Reads a private key from a PEM file: RSA, or EC with the curve P-256.
     ///
     /// # Errors
-    /// The text has no such private key.
+    /// Fails if the file has no such private key.
     pub fn read(text: &str) -> Result<TokenKey, KeyError> {
         let private = PrivateKey::read(text, &SystemRandom::new())?;
         Ok(TokenKey::from_keys(Arc::new(private), Vec::new()))
     }
 
-    /// Returns a key that signs as this one and also trusts tokens signed by `keys`.
+    /// Returns a key that signs like this one and also trusts the tokens that `keys` verify.
     #[must_use]
     pub fn believing(&self, keys: Vec<PublicKey>) -> TokenKey {
         TokenKey::from_keys(Arc::clone(&self.0.private), keys)
@@ -104,8 +104,8 @@ impl TokenKey {
             .expect("the first public key belongs to the private key")
     }
 
-    /// Returns the token of a Secret, which is valid until the Secret or its service account is
-    /// deleted. `None` if the system has no random numbers.
+    /// Returns the token for a Secret of a service account. The token is valid until the Secret or
+    /// the service account is deleted. `None` if the system cannot provide random numbers.
     pub fn sign_for_secret(&self, account: &ObjectMeta, secret: &str) -> Option<String> {
         let (namespace, name) = (&account.namespace, &account.name);
         let claim = |name: &str| format!("{LEGACY}{name}");
@@ -119,7 +119,7 @@ impl TokenKey {
         self.sign(&Value::Object(claims))
     }
 
-    /// Returns a token with these claims. `None` if the system has no random numbers.
+    /// Returns a token with these claims. `None` if the system cannot provide random numbers.
     pub(crate) fn sign(&self, claims: &Value) -> Option<String> {
         let public = self.signs_by();
         let header = format!(
@@ -134,8 +134,8 @@ impl TokenKey {
         Some(format!("{signed}.{signature}"))
     }
 
-    /// Returns the claims of a token that this key or a trusted one has signed; `None` for any
-    /// other token.
+    /// Returns the claims of a token that was signed by this key or by a trusted one; `None` for
+    /// any other token.
     pub(crate) fn verify(&self, token: &str) -> Option<Arc<Claims>> {
         let lock = || {
             let verified = self.0.verified.lock();
@@ -164,7 +164,7 @@ impl TokenKey {
         Some(claims)
     }
 
-    /// Returns the keys that verify tokens, the signing key's first.
+    /// Returns the keys that verify tokens. The public part of the signing key comes first.
     pub(crate) fn public(&self) -> &[PublicKey] {
         &self.0.public
     }
@@ -225,7 +225,7 @@ pub(crate) struct Claims {
     pub(crate) id: String,
 }
 
-/// The validity period of a token, in seconds since the epoch.
+/// The period in which a token is valid, in seconds since the epoch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Lasting {
     pub(crate) from: i64,
@@ -233,7 +233,7 @@ pub(crate) struct Lasting {
 }
 
 impl Claims {
-    /// Reports whether the token belongs to a Secret and so never expires on its own.
+    /// Reports whether the token is that of a Secret, which has no expiry.
     pub(crate) fn is_of_secret(&self) -> bool {
         self.lasts.is_none()
     }
@@ -264,7 +264,7 @@ impl Claims {
         claims
     }
 
-    /// Reads claims. `None` if no token of this server has such claims.
+    /// Parses claims. `None` if this server issues no tokens with such claims.
     fn read(claims: &Value) -> Option<Claims> {
         let text = |of: &Value| of.as_str().unwrap_or("").to_owned();
         if claims["iss"] == LEGACY_ISSUER {
@@ -302,7 +302,7 @@ impl Claims {
     }
 }
 
-/// Returns a random id for a new token. `None` if the system has no random numbers.
+/// Returns a random id for a new token. `None` if the system cannot provide random numbers.
 pub(crate) fn token_id() -> Option<String> {
     let mut bytes = [0; 16];
     getrandom::fill(&mut bytes).ok()?;

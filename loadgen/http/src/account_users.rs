@@ -30,26 +30,26 @@ pub(crate) struct Authenticated {
 }
 
 impl ApiServer {
-    /// Returns the token key, or `None` if it has not been created yet.
+    /// Returns the token key. `None` if it has not been created yet.
     fn known_token_key(&self) -> Option<&TokenKey> {
         self.0.settings.token_key.get()
     }
 
-    /// Returns the token key, and creates it on first use. `None` if the system has no random
+    /// Returns the token key; the first call creates it. `None` if the system cannot provide random
     /// numbers.
     pub(crate) fn token_key(&self) -> Option<&TokenKey> {
         let slot = &self.0.settings.token_key;
         if slot.get().is_none() {
-            // If another thread was faster, its key is used.
+            // If another thread was faster, use its key.
             let _first = slot.set(TokenKey::new().ok()?);
         }
         slot.get()
     }
 
-    /// Returns the user of a bearer token that is valid now for one of the audiences.
+    /// Returns the user of a bearer token, if the token is valid now and for one of `audiences`.
     ///
     /// # Errors
-    /// The token is unknown or invalid.
+    /// Fails if the token is unknown or invalid, or is for other audiences.
     pub(crate) fn authenticate(
         &self,
         token: &str,
@@ -86,7 +86,7 @@ impl ApiServer {
         }
     }
 
-    /// Returns the user of a request's bearer token.
+    /// Returns the user of a request's bearer token, which must be valid for this server.
     ///
     /// # Errors
     /// The same as [`authenticate`](ApiServer::authenticate).
@@ -95,14 +95,15 @@ impl ApiServer {
         Ok(authenticated.user)
     }
 
-    /// Reports whether a request with these headers may use the server.
+    /// Reports whether a request with these headers has a valid bearer token, or needs no
+    /// credential.
     pub(crate) fn accepts(&self, headers: &HeaderMap) -> bool {
         let is_good = |token| self.user_of_token(token).is_ok();
         !self.credentials().are_required() || bearer(headers).is_some_and(is_good)
     }
 }
 
-/// Formats a list of strings as Go quotes it.
+/// Formats a list of strings as Go's `%q` does.
 fn go_list(texts: &[impl AsRef<str>]) -> String {
     let texts: Vec<String> = texts
         .iter()
@@ -111,10 +112,10 @@ fn go_list(texts: &[impl AsRef<str>]) -> String {
     format!("[{}]", texts.join(" "))
 }
 
-/// Checks the claims of a token against the time and the cluster.
+/// Checks the claims of a token against the time and the objects in the cluster.
 ///
 /// # Errors
-/// The reason why the token is invalid now.
+/// Returns the reason why the token is invalid now.
 fn check(cluster: &Cluster, claims: &Claims, token: &str, now: Now) -> Result<(), String> {
     let now_seconds = now.wall().unix_seconds().unwrap_or_default();
     let deleted_before = now_seconds - LEEWAY_SECONDS;

@@ -11,11 +11,11 @@ use serde_json::{Map, Value, json};
 
 use crate::ownership::{PathElement, entry, member};
 
-/// Interval between lookups of a missing service account.
+/// The interval between lookups of a missing service account.
 pub(crate) const ACCOUNT_EVERY: Duration = Duration::from_millis(10);
 
-/// Maximum number of lookups. Upstream tries ten times at intervals of 100 to 200 ms, which takes
-/// as long in total.
+/// The maximum number of lookups. 135 intervals of 10 ms are as long as upstream's ten tries at
+/// intervals of 100 to 200 ms.
 pub(crate) const ACCOUNT_LOOKS: u32 = 135;
 
 /// Marks an answer that a retry may change: the namespace has no service account yet.
@@ -34,7 +34,7 @@ pub(crate) fn admit(
     document: &mut Map<String, Value>,
 ) -> Result<Vec<Vec<String>>, ApiError> {
     if kind == Kind::POD {
-        // A generated name does not exist yet.
+        // If the name is still to be generated, use its prefix.
         let metadata = document.get("metadata");
         let named = |member: &str| {
             let name = metadata?.get(member)?.as_str()?;
@@ -66,7 +66,7 @@ pub(crate) fn admit(
     Ok(Vec::new())
 }
 
-/// The lists to which admission adds entries, with the keys of their entries.
+/// The lists to which admission adds entries, each with the member that identifies an entry.
 const LISTS: [(&str, &str); 4] = [
     ("containers", "name"),
     ("initContainers", "name"),
@@ -75,7 +75,7 @@ const LISTS: [(&str, &str); 4] = [
 ];
 
 /// Returns the part of a spec to compare before and after admission: all of it if admission may add
-/// entries to lists, otherwise only the names of its members.
+/// entries to lists, otherwise only the names of the members.
 fn compared(cluster: &Cluster, spec: &Spec) -> Spec {
     match cluster.has_plugin(Plugin::ServiceAccount) {
         true => spec.clone(),
@@ -94,7 +94,7 @@ fn added(cluster: &Cluster, before: &Spec, after: &Spec) -> Vec<Vec<PathElement>
     compare(before, after, &mut path, is_deep, &mut found);
     let account = [member("spec"), member("serviceAccountName")];
     if found.iter().any(|path| **path == account) {
-        // The deprecated alias, which defaulting sets.
+        // Defaulting also sets the deprecated alias.
         found.push(vec![member("spec"), member("serviceAccount")]);
     }
     found
@@ -125,7 +125,8 @@ fn compare(
     }
 }
 
-/// Compares two lists. `after` may have additional entries at its end.
+/// Adds the entries that only `after` has, and the fields that its other entries gained. Admission
+/// appends entries at the end.
 fn compare_lists(
     before: &[Value],
     after: &[Value],

@@ -23,13 +23,13 @@ use crate::{protobuf, view, yaml};
 #[derive(Debug)]
 pub struct Body {
     content: Content,
-    /// The slot of a list among the requests in flight, freed when the list has been sent.
+    /// The slot that a list holds among the requests in flight, until it has been sent.
     _place: Option<KeptPlace>,
 }
 
 #[derive(Debug)]
 enum Content {
-    /// Taken when it is sent, and empty afterwards.
+    /// Taken when it is sent; empty afterwards.
     Whole(Bytes),
     List(Box<dyn Bits>),
     /// Ends when the client disconnects, unless the server ends it first.
@@ -44,8 +44,8 @@ pub(crate) trait Bits: fmt::Debug + Send {
     /// Returns the next part.
     fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<NextPart>;
 
-    /// Pretty-prints the parts that follow. Endless bodies ignore it: each event is a line, and a
-    /// log is not JSON.
+    /// Pretty-prints the parts that follow. Endless bodies ignore the call: in a watch, each event
+    /// is a line, and a log is not JSON.
     fn indent(&mut self) {}
 }
 
@@ -66,7 +66,7 @@ impl Body {
         matches!(self.content, Content::Endless(_))
     }
 
-    /// Holds the request's slot until the body has been sent.
+    /// Holds the request's slot until the body has been sent or dropped.
     pub(crate) fn keep(&mut self, place: KeptPlace) {
         self._place = Some(place);
     }
@@ -75,7 +75,7 @@ impl Body {
         Body::from_content(Content::Whole(bytes.into()))
     }
 
-    /// Pretty-prints a body that is JSON.
+    /// Pretty-prints the body, which must be JSON.
     pub(crate) fn indent(&mut self) {
         match &mut self.content {
             Content::Whole(bytes) => *bytes = Indenter::default().push(bytes).into(),
@@ -138,7 +138,7 @@ pub(crate) fn respond(code: u16, media: HeaderValue, body: Body) -> Response<Bod
     response
 }
 
-/// Pretty-prints an answer that is JSON.
+/// Pretty-prints an answer if it is JSON.
 pub(crate) fn indent(response: &mut Response<Body>) {
     if response.headers().get(CONTENT_TYPE) == Some(&JSON) {
         response.body_mut().indent();
@@ -200,20 +200,20 @@ fn put_document(value: &Value, out: &mut String) {
     }
 }
 
-/// Returns an answer with a document in the form that the client accepts.
+/// Returns an answer with a document in the encoding that the client accepts.
 pub(crate) fn document(code: u16, form: Form, value: &Value) -> Response<Body> {
     match form {
         Form::Json => json(code, text_of(value)),
         Form::Yaml => respond(code, YAML, Body::whole(yaml::text(value))),
         Form::Protobuf => match protobuf::encode(value) {
             Some(bytes) => respond(code, PROTOBUF, Body::whole(bytes)),
-            // Documents without a protobuf message, e.g. results of some subresources.
+            // The document has no protobuf message, e.g. the result of some subresources.
             None => json(code, text_of(value)),
         },
     }
 }
 
-/// Returns an answer with one object in full.
+/// Returns an answer with a whole object.
 pub(crate) fn object(code: u16, form: Form, object: &dyn Object) -> Response<Body> {
     if form != Form::Json {
         let mut json = object.to_json();
@@ -248,7 +248,7 @@ pub(crate) fn list(list: impl Bits + 'static) -> Response<Body> {
     respond(200, JSON, Body::from_content(Content::List(Box::new(list))))
 }
 
-/// Returns an answer with a watch whose events have this form.
+/// Returns an answer with a watch whose events have the encoding `form`.
 pub(crate) fn watch(form: Form, watch: impl Bits + 'static) -> Response<Body> {
     let media = match form {
         Form::Protobuf => PROTOBUF_WATCH,
@@ -280,12 +280,12 @@ pub(crate) fn method_not_allowed() -> ApiError {
         .with_details(Details::default())
 }
 
-/// Maximum number of characters of all warnings of an answer, as in upstream. If they exceed it,
-/// each is cut to [`WARNING_MAX`].
+/// The maximum total number of characters in the warnings of an answer, as in upstream. Beyond it,
+/// each warning is cut to [`WARNING_MAX`].
 pub(crate) const WARNINGS_MAX: usize = 4096;
 const WARNING_MAX: usize = 256;
 
-/// The warnings that an answer carries so far.
+/// The warnings that were added to an answer so far.
 #[derive(Clone, Default)]
 struct Warned {
     /// Distinct warnings, in order of addition.
@@ -297,9 +297,9 @@ struct Warned {
     are_cut: bool,
 }
 
-/// Adds `Warning` headers, which clients print. Repeated texts are added once. If the total would
-/// exceed [`WARNINGS_MAX`], every warning is cut to [`WARNING_MAX`], and further ones are added
-/// while the total is below the maximum.
+/// Adds `Warning` headers, which clients print. A repeated warning is added once. If the total
+/// would exceed [`WARNINGS_MAX`], every warning is cut to [`WARNING_MAX`], and further ones are
+/// added while the total is below the maximum.
 ///
 /// Source: `warning.go` in `endpoints/filters` of Kubernetes' apiserver.
 pub(crate) fn warn(response: &mut Response<Body>, warnings: &[String]) {
@@ -329,13 +329,13 @@ pub(crate) fn warn(response: &mut Response<Body>, warnings: &[String]) {
     response.extensions_mut().insert(warned);
 }
 
-/// As [`warn`], for an answer that is returned as it is.
+/// Like [`warn`], but takes and returns the answer.
 pub(crate) fn warned(mut response: Response<Body>, warnings: &[String]) -> Response<Body> {
     warn(&mut response, warnings);
     response
 }
 
-/// As [`warn`], but puts the warnings before those already present.
+/// Like [`warn`], but puts the warnings before those already present.
 pub(crate) fn warn_first(response: &mut Response<Body>, warnings: &[String]) {
     if warnings.is_empty() {
         return;
@@ -346,8 +346,8 @@ pub(crate) fn warn_first(response: &mut Response<Body>, warnings: &[String]) {
     warn(response, &warned.unwrap_or_default().texts);
 }
 
-/// Adds one header and returns its number of characters. Skips a warning that is invalid in a
-/// header.
+/// Adds one header and returns the number of characters in the warning. Skips a warning that
+/// contains control characters and returns 0.
 fn add_warning(response: &mut Response<Body>, text: &str, is_cut: bool) -> usize {
     let max = if is_cut { WARNING_MAX } else { usize::MAX };
     let mut header = "299 - \"".to_owned();

@@ -69,8 +69,8 @@ pub(crate) fn applied(
             &patch,
             call.now,
         ) {
-            // Another write came first, and the patch names the version that it was computed from:
-            // retry.
+            // Another write came first. Retry: the configuration names no version, and the patch
+            // only contains the version that it was computed from.
             Err(error) if error.code == 409 && !names_version => {
                 let now = api.get(&target.namespace, &target.name)?;
                 if now.metadata().resource_version == stored.metadata().resource_version {
@@ -82,7 +82,7 @@ pub(crate) fn applied(
     }
 }
 
-/// Creates an object that is applied and does not exist yet.
+/// Creates the object of an apply. The object does not exist yet.
 fn create(
     call: &Call<'_>,
     target: &Target,
@@ -138,7 +138,7 @@ fn read_config(call: &Call<'_>) -> Result<(Map<String, Value>, Vec<String>), Api
     }
 }
 
-/// Refuses repeated members in strict requests.
+/// Rejects repeated members if the request is strict.
 ///
 /// # Errors
 /// 400 for repeated members if `fieldValidation` is `Strict`.
@@ -151,10 +151,10 @@ fn check_doubled(call: &Call<'_>, doubled: &[String]) -> Result<(), ApiError> {
     }
 }
 
-/// Checks that a configuration belongs to the path's object.
+/// Checks that a configuration is for the object in the path.
 ///
 /// # Errors
-/// 400 if the configuration is not for the path's object, or has `managedFields`.
+/// 400 if the configuration is for another object, or has `managedFields`.
 fn check_config(
     config: &Map<String, Value>,
     api_version: &str,

@@ -47,7 +47,7 @@ fn arm(call: &Call<'_>) -> Result<Response<Body>, ApiError> {
     let resource = fault.resource.clone();
     let faults = call.server.faults();
     let id = faults.arm(fault).map_err(refused)?;
-    // `None` if another request has disarmed it meanwhile.
+    // `None` if another request has disarmed the fault in the meantime.
     let armed = faults.all().into_iter().find(|armed| armed.id == id);
     let document = armed.map_or(json!({"id": id.0}), |armed| write(&armed));
     let mut response = answer::json(201, document.to_string());

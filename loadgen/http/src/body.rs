@@ -12,13 +12,13 @@ use crate::decode::{self, By, Document, Form, cannot_be_handled, unhandled, vers
 use crate::media::BodyType;
 use crate::{admission, json_syntax, protobuf, view};
 
-/// Maximum number of bytes of a body that a message quotes.
+/// The maximum number of bytes of a body that a message quotes.
 const QUOTED_MAX: usize = 30;
-/// The media types of objects' bodies, as messages list them.
+/// The media types of bodies with objects, as messages list them.
 const READ: &str = "application/json, application/yaml, application/vnd.kubernetes.protobuf";
 
-/// Decodes the body as a document of a form. `expected` is the kind assumed for an object without
-/// one.
+/// Decodes the body as a document of a form. `expected` is the kind that messages about an
+/// undecodable body name.
 ///
 /// # Errors
 /// 415 if the media type is not that of a document; 400 if the body cannot be decoded.
@@ -26,11 +26,10 @@ pub(crate) fn document(call: &Call<'_>, expected: &str, form: Form) -> Result<Do
     read(call, form)?.map_err(|why| unrecognized(expected, &why, &call.body))
 }
 
-/// Like [`document`], but returns a decoding error as a message that does not name the expected
-/// kind.
+/// Like [`document`], but returns a decoding error as a message without the expected kind.
 ///
 /// # Errors
-/// 415 if the media type is not that of a document.
+/// 415 if the media type is not that of a document; 400 for invalid protobuf.
 pub(crate) fn read(call: &Call<'_>, form: Form) -> Result<Result<Document, String>, ApiError> {
     const NO_TYPE: &str = "couldn't get version/kind; json parse error:";
     let body = &call.body;
@@ -62,7 +61,7 @@ pub(crate) fn read(call: &Call<'_>, form: Form) -> Result<Result<Document, Strin
 }
 
 /// Returns the message for a `kind` or `apiVersion` that is not a string, which differs from the
-/// message for other members.
+/// message for other members; `None` for messages about other members.
 fn wrong_type_of_type(wrong: &str) -> Option<String> {
     let (begin, field) = wrong.split_once(" field ")?;
     let (_, member) = field.split_once('.')?;
@@ -72,7 +71,7 @@ fn wrong_type_of_type(wrong: &str) -> Option<String> {
 
 fn unrecognized(expected: &str, why: &str, body: &[u8]) -> ApiError {
     let shown = &body[..body.len().min(QUOTED_MAX)];
-    // A body that does not look like an object is quoted as bytes.
+    // Quote a body that does not look like an object as bytes.
     let text = match body.trim_ascii_start().starts_with(b"{") {
         true => String::from_utf8_lossy(shown).into_owned(),
         false => shown.iter().map(|byte| format!("{byte:02x}")).collect(),
@@ -97,11 +96,12 @@ pub(crate) struct Sent {
     pub(crate) admitted: Vec<Vec<String>>,
 }
 
-/// Decodes the body as an object of a kind in a namespace.
+/// Decodes the body as an object of `kind`. Admits the object if it is new.
 ///
 /// # Errors
-/// The same as [`document`], and 400 for an object of another kind, with a member of a wrong type
-/// or, if `fieldValidation` is `Strict`, with an unknown or repeated member.
+/// The same as [`document`]; 400 for an object of another kind, with a member of a wrong type or,
+/// if `fieldValidation` is `Strict`, with an unknown or repeated member; 403 from
+/// [admission](admission::admit).
 pub(crate) fn object(call: &Call<'_>, kind: Kind, namespace: &str) -> Result<Sent, ApiError> {
     let mut document = document(call, kind.name(), Form::Kind(kind))?;
     let members = document.members();
@@ -131,14 +131,14 @@ pub(crate) fn object(call: &Call<'_>, kind: Kind, namespace: &str) -> Result<Sen
     })
 }
 
-/// The kind with a member (`data`) that upstream keeps as the text that was sent.
+/// The kind with a member (`data`) that upstream stores as the text that the client sent.
 const REVISION: &str = "ControllerRevision";
 
 fn is_json(call: &Call<'_>) -> bool {
     BodyType::from_headers(call.headers) == Some(BodyType::Json)
 }
 
-/// Marks an object as sent with whitespace.
+/// Marks an object whose `data` was sent with whitespace.
 #[cold]
 fn with_blanks(object: AnyObject) -> AnyObject {
     match object.clone().downcast::<DynamicObject>() {
@@ -233,10 +233,10 @@ fn check_custom_type(kind: Kind, document: &Map<String, Value>) -> Result<(), Ap
     Err(errors::invalid_of(found, kind.group(), name, vec![cause]))
 }
 
-/// Checks the type of a document against the path.
+/// Checks the type of a document against the kind in the path. Absent members are accepted.
 ///
 /// # Errors
-/// 400 if `kind` or `apiVersion` differs from the path's. Absent members default to the path's.
+/// 400 if `kind` or `apiVersion` differs from the path's.
 pub(crate) fn check_type(kind: Kind, document: &Map<String, Value>) -> Result<(), ApiError> {
     let member = |name| document.get(name).and_then(Value::as_str).unwrap_or("");
     let (name, api_version) = (member("kind"), member("apiVersion"));

@@ -1,4 +1,4 @@
-//! A request that is being answered, as its handlers see it.
+//! The request that a handler answers.
 
 use std::sync::Arc;
 
@@ -34,7 +34,7 @@ impl Call<'_> {
         self.server.cluster()
     }
 
-    /// Returns the API of the kind as which objects of a kind are stored.
+    /// Returns the API of the stored kind: objects of `kind` may be stored in another version.
     pub(crate) fn api(&self, kind: Kind) -> Api<'_> {
         self.cluster().api(view::stored_kind(kind))
     }

@@ -27,7 +27,7 @@ impl GroupVersion {
         }
     }
 
-    /// Returns the `apiVersion`: `v1` or `apps/v1`.
+    /// Formats the group version as an `apiVersion`: `v1` or `apps/v1`.
     pub(crate) fn text(&self) -> String {
         match self.group.as_str() {
             "" => self.version.clone(),
@@ -159,8 +159,7 @@ impl Catalog {
         }
     }
 
-    /// Returns the slot for the tag of a group version's OpenAPI document. The group version must
-    /// be served.
+    /// Returns the slot for the tag of a group version's OpenAPI document.
     pub(crate) fn openapi_tag(&self, of: &GroupVersion) -> &OnceLock<String> {
         &self.openapi_tags[of]
     }
@@ -173,7 +172,7 @@ impl Catalog {
         self.older_openapi.get_or_init(|| make(self))
     }
 
-    /// Reports whether a group's kinds come from custom resource definitions.
+    /// Reports whether the kinds of a group come from CustomResourceDefinitions.
     pub(crate) fn is_custom(&self, group: &str) -> bool {
         let of_group = self.kinds.iter().filter(|(of, _)| of.group == group);
         of_group
@@ -181,7 +180,7 @@ impl Catalog {
             .any(|kind| kind.row().custom.is_some())
     }
 
-    /// Returns the kinds of a group version, sorted by resource.
+    /// Returns the kinds of a group version, sorted by resource; `None` if it is not served.
     pub(crate) fn kinds(&self, of: &GroupVersion) -> Option<&[Kind]> {
         self.kinds.get(of).map(Vec::as_slice)
     }

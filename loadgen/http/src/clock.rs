@@ -28,7 +28,7 @@ pub(crate) fn document(is_virtual: bool, now: Now) -> Response<Body> {
 /// Returns the number of ns by which a request for `/podstorm/clock/advance` advances the time.
 ///
 /// # Errors
-/// 405 for another method, or if the time is not virtual; 400 if the body does not have a number of
+/// 405 for another method, or if the time is not virtual; 400 if the body has no valid number of
 /// seconds.
 pub(crate) fn advance_ns(method: &Method, is_virtual: bool, body: &[u8]) -> Result<i64, ApiError> {
     if method != Method::POST {

@@ -24,7 +24,7 @@ use crate::credentials::User;
 use crate::faults::ConnectionLost;
 use crate::server::ApiServer;
 
-/// How long an idle HTTP/2 connection stays open after the client was notified of the shutdown.
+/// How long an idle HTTP/2 connection stays open after the client was told that it will close.
 const GOODBYE_WITHIN: Duration = Duration::from_secs(5);
 
 /// Serves a connection until it ends, a deadline passes, or another connection needs its slot.
@@ -37,8 +37,8 @@ pub(crate) async fn drive<C: GracefulConnection>(
     let (activity, limits) = (connection.activity(), connection.limits());
     let deadline = || {
         let latest = Instant::now() + limits.idle;
-        // The deadline is checked again after this time at the latest: HTTP/2 finishes answers in
-        // their own tasks.
+        // Check the deadline again after the idle limit at the latest, because HTTP/2 finishes
+        // answers in tasks of their own.
         let ends_at = activity.ends_at(limits);
         ends_at.map_or(latest, |ends_at| ends_at.min(latest))
     };
@@ -52,7 +52,7 @@ pub(crate) async fn drive<C: GracefulConnection>(
             is_leaving = true;
             http.as_mut().graceful_shutdown();
         }
-        // An I/O error ends only this connection.
+        // Ignore an I/O error, which ends only this connection.
         if http.as_mut().poll(context).is_ready() || out.as_mut().poll(context).is_ready() {
             return Poll::Ready(());
         }
@@ -70,7 +70,7 @@ pub(crate) async fn drive<C: GracefulConnection>(
             if is_leaving || !activity.is_http2() {
                 return Poll::Ready(());
             }
-            // The client's next request may be in transit: tell the client first that it will not
+            // The client's next request may be in transit: first tell the client that it will not
             // be served here.
             is_leaving = true;
             http.as_mut().graceful_shutdown();
@@ -82,8 +82,8 @@ pub(crate) async fn drive<C: GracefulConnection>(
     .await;
 }
 
-/// The byte stream of a connection. If a client closes its sending side, its requests are answered
-/// before the HTTP layer learns of it.
+/// The byte stream of a connection. If a client closes its sending side, its requests are still
+/// answered before the HTTP layer learns that the stream has ended.
 #[derive(Debug)]
 pub(crate) struct Observed<S> {
     stream: S,
@@ -118,7 +118,7 @@ impl<S> Observed<S> {
     fn sent<T>(&mut self, context: &Context<'_>, sent: &Poll<io::Result<T>>) {
         self.is_full = sent.is_pending();
         if self.activity.has_ended() && !self.is_full {
-            // Nothing else makes the HTTP layer poll for the end.
+            // Wake the task, because nothing else makes the HTTP layer poll for the end.
             context.waker().wake_by_ref();
         }
     }
@@ -246,7 +246,8 @@ impl HttpBody for Sending {
     }
 }
 
-/// Returns the service for the requests of one connection. `user` is the sender, if known.
+/// Returns the service for the requests of one connection. `user` is the user of the client's
+/// certificate, if there is one.
 pub(crate) fn service(
     server: &ApiServer,
     user: Option<Arc<User>>,

@@ -1,4 +1,4 @@
-//! The connections of a listener: limits on their number, and a deadline for each state of one.
+//! The connections of a listener: limits on their number, and deadlines for each of their states.
 //!
 //! A connection is *proven* once it has sent the head of a request, with a valid credential if the
 //! server requires one. A client certificate proves it during the handshake. Unproven connections
@@ -17,23 +17,23 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-/// Limits on a listener's connections and on the time that each may spend in a state.
+/// Limits on the connections of a listener, and on the time that each may spend in a state.
 #[derive(Clone, Copy, Debug)]
 pub struct ConnectionLimits {
-    /// Maximum number of connections. While all are proven, further ones wait to be accepted.
+    /// The maximum number of connections. While all are proven, further ones wait to be accepted.
     pub all: usize,
-    /// Maximum number of unproven connections.
+    /// The maximum number of unproven connections.
     pub unproven: usize,
-    /// Time limit from the connection to the end of the TLS handshake.
+    /// The time limit for the TLS handshake, from the opening of the connection.
     pub handshake: Duration,
-    /// Time limit from the first byte of a request to the end of its head. For the first request it
-    /// starts with the connection.
+    /// The time limit from the first byte of a request to the end of its head. For the first
+    /// request, it starts when the connection opens.
     pub head: Duration,
-    /// Time limit from the end of an answer to the next request.
+    /// The time limit from the end of an answer to the next request.
     pub idle: Duration,
-    /// How long a client may stop reading an answer, watches excepted.
+    /// The time limit for a client that stops reading an answer. Watches are exempt.
     pub send: Duration,
-    /// The interval of HTTP/2 pings, and the time limit for the answer to one.
+    /// The interval of HTTP/2 pings, and the time limit for the answer to a ping.
     pub ping: [Duration; 2],
 }
 
@@ -63,11 +63,11 @@ pub(crate) struct Connections {
 
 #[derive(Debug, Default)]
 struct Places {
-    /// The number of slots that are taken.
+    /// The number of taken slots.
     taken: usize,
-    /// The next connection's number.
+    /// The number of the next connection.
     next: u64,
-    /// The unproven connections by number, the oldest first.
+    /// The unproven connections, keyed by number: the oldest comes first.
     unproven: BTreeMap<u64, Arc<Activity>>,
 }
 
@@ -84,7 +84,8 @@ impl Connections {
     /// O(log n).
     pub(crate) async fn enter(self: &Arc<Self>) -> Connection {
         loop {
-            // Before the attempt, so that a slot freed after the attempt leaves a permit.
+            // Created before the attempt, so that a slot that is freed after the attempt leaves a
+            // permit.
             let freed = self.freed.notified();
             if let Some(connection) = self.try_enter() {
                 return connection;
@@ -112,7 +113,7 @@ impl Connections {
         })
     }
 
-    /// Closes the oldest unproven connection, if there is one. Called when the process is out of
+    /// Closes the oldest unproven connection, if there is one. Called when the process has no more
     /// file descriptors.
     pub(crate) fn close_oldest(&self) {
         self.lock().close_oldest();
@@ -137,7 +138,7 @@ impl Places {
     }
 }
 
-/// A connection with a slot, which it holds until it is dropped.
+/// A connection and its slot, which is freed when the connection is dropped.
 #[derive(Debug)]
 pub(crate) struct Connection {
     number: u64,
@@ -180,8 +181,8 @@ impl Drop for Connection {
     }
 }
 
-/// The state of a connection. The tasks that read, answer and write update it (several with
-/// HTTP/2); the task that enforces the deadlines reads it.
+/// The state of a connection. The tasks that read, answer and write (several tasks with HTTP/2)
+/// update it; the task that enforces the deadlines reads it.
 #[derive(Debug)]
 pub(crate) struct Activity {
     began: Instant,
@@ -190,28 +191,28 @@ pub(crate) struct Activity {
     is_out: AtomicBool,
     out: Notify,
     is_http2: AtomicBool,
-    /// Requests whose head has arrived and whose answer has not begun.
+    /// The number of requests whose head has arrived and whose answer has not begun.
     answering: AtomicU32,
-    /// The answering requests whose body has not ended.
+    /// The number of answering requests whose body has not ended.
     arriving: AtomicU32,
-    /// Whether the client has closed its sending side, which is not yet reported to the HTTP layer.
+    /// Whether the client has closed its sending side and the HTTP layer does not know it yet.
     has_ended: AtomicBool,
     /// Whether a body reader waits for bytes that have not arrived.
     is_starved: AtomicBool,
-    /// Answers in transmission, watches excepted.
+    /// The number of answers in transmission, except watches.
     sending: AtomicU32,
     watches: AtomicU32,
-    /// The time of the last progress (a request arrived, a part of an answer was taken, an answer
-    /// ended), in ms since `began`. 0 before the first request.
+    /// The time of the last progress in ms since `began`: a request or an answer began or ended, or
+    /// part of an answer was sent. 0 before the first request.
     moved_ms: AtomicU64,
-    /// The time of the first bytes of the next request, with HTTP/1.1, in ms since `began`, or
-    /// `NEVER`.
+    /// With HTTP/1.1, the time of the first bytes of a request whose head is incomplete, in ms
+    /// since `began`; otherwise `NEVER`.
     head_ms: AtomicU64,
 }
 
 const NEVER: u64 = u64::MAX;
 
-// All orderings are relaxed: each value is used on its own, and checked again at the next deadline.
+// All orderings are relaxed: each value is used on its own and checked again at the next deadline.
 impl Activity {
     fn new() -> Activity {
         Activity {
@@ -236,8 +237,8 @@ impl Activity {
         self.out.notified().await;
     }
 
-    /// Returns the instant at which the connection ends if nothing happens before. `None` while a
-    /// request is being handled or a watch is open: then the listener sets no deadline.
+    /// Returns the instant at which the connection ends if there is no progress until then. `None`
+    /// while a request is being handled or a watch is open: the listener then sets no deadline.
     pub(crate) fn ends_at(&self, limits: &ConnectionLimits) -> Option<Instant> {
         let count = |of: &AtomicU32| of.load(Ordering::Relaxed);
         if count(&self.watches) > 0 || count(&self.answering) > 0 {
@@ -247,7 +248,7 @@ impl Activity {
         let head = self.head_ms.load(Ordering::Relaxed);
         let (since_ms, within) = match (count(&self.sending) > 0, moved, head) {
             (true, ..) => (moved, limits.send),
-            // Includes the handshake, which has its own deadline too.
+            // Includes the handshake, which also has its own deadline.
             (_, 0, _) => (0, limits.head),
             (_, _, NEVER) => (moved, limits.idle),
             _ => (head, limits.head),
@@ -272,8 +273,8 @@ impl Activity {
         }
     }
 
-    /// Records that bytes were written. With HTTP/2 they may belong to a ping, so they don't count
-    /// there.
+    /// Records that bytes were written. With HTTP/2 they don't count as progress, because they may
+    /// belong to a ping.
     pub(crate) fn has_written(&self) {
         if !self.is_http2() {
             self.moves();
@@ -291,9 +292,9 @@ impl Activity {
             .all(|count| count.load(Ordering::Relaxed) == 0)
     }
 
-    /// Records that the client has closed its sending side. Returns whether it still waits for an
-    /// answer, which the HTTP layer would cancel if it learned of the end. Returns false for the
-    /// client of a watch, which has disconnected, and for a body that proves incomplete.
+    /// Records that the client has closed its sending side. Returns whether the client still waits
+    /// for an answer, which the HTTP layer would cancel if it learned of the end. Returns false if
+    /// the client has disconnected from a watch, and for a body that is incomplete.
     pub(crate) fn end(&self, context: &Context<'_>) -> bool {
         let is_any = |count: &AtomicU32| count.load(Ordering::Relaxed) > 0;
         if self.is_http2() || is_any(&self.watches) || self.is_quiet() {
@@ -308,7 +309,7 @@ impl Activity {
         !(was_starved && knew)
     }
 
-    /// Reports whether the client has closed its sending side but waits for an answer.
+    /// Reports whether the client has closed its sending side while it waits for an answer.
     pub(crate) fn has_ended(&self) -> bool {
         self.has_ended.load(Ordering::Relaxed)
     }

@@ -30,32 +30,32 @@ static ANONYMOUS: LazyLock<Arc<User>> = LazyLock::new(|| {
 /// extensions.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct User {
-    /// The name.
+    /// The user's name.
     pub name: String,
-    /// The UID; may be empty.
+    /// The user's UID; may be empty.
     pub uid: String,
     /// The user's groups.
     pub groups: Vec<String>,
-    /// Extra attributes by key.
+    /// Extra attributes of the user, by key.
     pub extra: BTreeMap<String, Vec<String>>,
 }
 
 /// Returns a random token: 32 bytes in hexadecimal.
 ///
 /// # Errors
-/// The system has no random numbers.
+/// Fails if the system cannot provide random numbers.
 pub fn random_token() -> io::Result<String> {
     let mut bytes = [0; 32];
     getrandom::fill(&mut bytes)?;
     Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
-/// Seeds this process's hash maps at random, so that clients cannot provoke hash collisions. A
-/// process that serves untrusted clients calls it before it creates its cluster. Servers that
-/// listen call it too, for maps created from then on.
+/// Seeds this process's hash maps at random, so that clients cannot provoke hash collisions. Call
+/// it in a process that serves untrusted clients before the cluster is created. Servers that listen
+/// call it, too, for the maps that are created later.
 ///
 /// # Errors
-/// The system has no random numbers.
+/// Fails if the system cannot provide random numbers.
 pub fn draw_hash_seed() -> io::Result<()> {
     let mut seed = [0; 8];
     getrandom::fill(&mut seed)?;
@@ -64,7 +64,7 @@ pub fn draw_hash_seed() -> io::Result<()> {
 }
 
 impl User {
-    /// Returns the user as JSON for reviews, without empty members.
+    /// Returns the user as JSON for reviews. Empty members are omitted.
     pub(crate) fn to_json(&self) -> Value {
         let mut user = Map::new();
         user.insert("username".to_owned(), self.name.as_str().into());
@@ -89,18 +89,18 @@ impl User {
     }
 }
 
-/// The reason why a token does not authenticate.
+/// The reason why a token does not authenticate a user.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum NotAuthenticated {
     /// The token is unknown to the server.
     Unknown,
-    /// The server issued the token, but it has expired or is invalid here. Holds the reason in
-    /// upstream's words.
+    /// The server issued the token, but the token has expired or is invalid here. Holds the reason
+    /// in upstream's words.
     Invalid(String),
 }
 
-/// The credentials that a server accepts. Without any, all clients are served as
-/// `system:anonymous`.
+/// The credentials that a server accepts. If there are none, clients need no credential, and those
+/// without one are `system:anonymous`.
 #[derive(Clone, Debug, Default)]
 pub struct Credentials {
     tokens: BTreeMap<String, Arc<User>>,
@@ -108,8 +108,8 @@ pub struct Credentials {
 }
 
 impl Credentials {
-    /// Adds a bearer token of a user; returns false if another user has it already. From then on
-    /// every client needs a credential.
+    /// Adds a bearer token for a user. If the token is already known, replaces its user and returns
+    /// false. From then on, every client needs a credential.
     pub fn add_token(&mut self, token: impl Into<String>, user: User) -> bool {
         self.required = true;
         let user = Arc::new(user.authenticated());
@@ -121,7 +121,7 @@ impl Credentials {
         self.required
     }
 
-    /// Returns the user of a token that was [added](Credentials::add_token).
+    /// Returns the user of a token that was [added](Credentials::add_token), or `None`.
     pub(crate) fn of_token(&self, token: &str) -> Option<Arc<User>> {
         self.tokens.get(token).cloned()
     }
@@ -129,9 +129,9 @@ impl Credentials {
     /// Returns the user of a request.
     ///
     /// # Errors
-    /// * 401 if a credential is required and is missing (except for public routes) or wrong.
-    /// * 401 for a token that the server issued and that is no longer valid, whether a credential
-    ///   is required or not.
+    /// * 401 if a credential is required but is missing (except for public routes) or wrong.
+    /// * 401 for a token that the server issued and that is no longer valid, even if no credential
+    ///   is required.
     /// * 400 for `Impersonate-Group` without `Impersonate-User`.
     pub(crate) fn user_of(
         &self,
@@ -160,7 +160,7 @@ impl Credentials {
     }
 }
 
-/// Returns the bearer token of a request, if it has one.
+/// Returns the bearer token in a request's headers, if there is one.
 pub(crate) fn bearer(headers: &HeaderMap) -> Option<&str> {
     let value = headers.get(AUTHORIZATION)?.to_str().ok()?;
     let (scheme, rest) = value.trim().split_once(' ')?;
@@ -168,7 +168,7 @@ pub(crate) fn bearer(headers: &HeaderMap) -> Option<&str> {
     scheme.eq_ignore_ascii_case("bearer").then_some(token)
 }
 
-/// Returns the user that a request impersonates. Every user may impersonate any other.
+/// Returns the user that a request impersonates. Every user may impersonate any other user.
 fn impersonated(headers: &HeaderMap) -> Result<Arc<User>, ApiError> {
     let text = |name: &str| -> String {
         let value = headers.get(name).and_then(|value| value.to_str().ok());

@@ -13,7 +13,7 @@ use crate::route::Target;
 use crate::select::Selection;
 use crate::{body, list, shape, view};
 
-/// The namespaces that admission protects from deletion.
+/// The namespaces that admission protects against deletion.
 const KEPT_NAMESPACES: [&str; 3] = ["default", "kube-system", "kube-public"];
 
 /// The options of a deletion.
@@ -70,7 +70,7 @@ pub(crate) fn delete_all(call: &Call<'_>, target: &Target) -> Result<Response<Bo
     list::answer_list(call, target.kind, items, &metadata)
 }
 
-/// Returns the options of a deletion: those of the body if it has any, otherwise those of the
+/// Returns the options of a deletion: those of the body if there is one, otherwise those of the
 /// query.
 pub(crate) fn wanted(call: &Call<'_>) -> Result<Wanted, ApiError> {
     if !call.body.is_empty() {
@@ -107,7 +107,7 @@ pub(crate) fn wanted(call: &Call<'_>) -> Result<Wanted, ApiError> {
     })
 }
 
-/// Reads the `DeleteOptions` of `meta/v1`. Its `apiVersion` may name any group.
+/// Parses the `DeleteOptions` of `meta/v1`. Their `apiVersion` may name any group.
 pub(crate) fn of_document(document: &Map<String, Value>) -> Result<Wanted, ApiError> {
     let grace_period_seconds = member(document, "gracePeriodSeconds", "an integer", Value::as_i64)?;
     let orphan_dependents = member(

@@ -23,10 +23,10 @@ use crate::token_keys::PublicKey;
 use crate::unstored::{COMPONENT_VERBS, REVIEW_VERBS, is_component_status, is_review};
 use crate::view;
 
-/// The minor version of the Kubernetes release that is served.
+/// The minor version of the Kubernetes release that the server reports.
 const MINOR: &str = "36";
 
-/// Returns the verbs of a kind.
+/// Returns the verbs of a kind, as discovery lists them.
 fn verbs(kind: Kind) -> &'static [&'static str] {
     if is_review(kind) {
         return REVIEW_VERBS;
@@ -87,8 +87,8 @@ pub(crate) fn serve(call: &Call<'_>, route: &Route) -> Result<Response<Body>, Ap
     Ok(answer::document(200, call.accepted.form, &document))
 }
 
-/// Serves OpenAPI v3: the index, or one document. A document at a URL with a `hash` never changes,
-/// so clients cache it; if the document has changed, they are redirected to its new URL.
+/// Serves OpenAPI v3: the index, or a single document. A document at a URL with a `hash` never
+/// changes, so clients cache it; if the document has changed, they are redirected to its new URL.
 fn open_api(call: &Call<'_>, path: &str) -> Result<Response<Body>, ApiError> {
     let catalog = call.catalog();
     if path.is_empty() {
@@ -132,7 +132,7 @@ fn older_open_api(call: &Call<'_>) -> Response<Body> {
     response
 }
 
-/// Returns the answer, or a 304 if the client already has the answer with this tag.
+/// Returns the result of `answer`, or a 304 if the client already has the answer with this tag.
 fn unless_known(
     call: &Call<'_>,
     tag: &str,
@@ -147,7 +147,7 @@ fn unless_known(
     tagged(response, tag)
 }
 
-/// Sets the caching headers of an answer with this tag.
+/// Sets the caching headers of an answer for this tag.
 fn tagged(mut response: Response<Body>, tag: &str) -> Response<Body> {
     let headers = response.headers_mut();
     headers.insert(VARY, HeaderValue::from_static("Accept"));
@@ -178,8 +178,8 @@ fn issuer(keys: &[PublicKey]) -> Value {
 }
 
 fn version() -> Value {
-    // Only the release: clients compare it, and they treat a version with a suffix as an older one.
-    // The commit names the server instead.
+    // Return only the release: clients compare it, and they treat a version with a suffix as older.
+    // The commit names this server instead.
     let commit = concat!("podstorm-", env!("CARGO_PKG_VERSION"));
     json!({"major": "1", "minor": MINOR, "gitVersion": format!("v1.{MINOR}.2"),
         "gitCommit": commit, "gitTreeState": "clean", "buildDate": "1970-01-01T00:00:00Z",
@@ -277,7 +277,7 @@ fn resources(call: &Call<'_>, of: &GroupVersion) -> Value {
 }
 
 /// Serves aggregated discovery: one document with the resources of all group versions, either of
-/// the core group or of all others. Clients cache it and revalidate it by its tag.
+/// the core group or of all other groups. Clients cache the document and revalidate it by its tag.
 fn aggregate(call: &Call<'_>, core: bool) -> Response<Body> {
     let groups = match core {
         true => vec![("", call.catalog().versions(""))],
@@ -309,7 +309,7 @@ fn aggregate(call: &Call<'_>, core: bool) -> Response<Body> {
 fn aggregated(kind: Kind) -> Value {
     let row = kind.row();
     let response_kind = |api_version: &str, kind: &str| {
-        // Only the server of custom resources states the group and version here.
+        // In upstream, only the server of custom resources states the group and version here.
         if row.custom.is_none() && api_version == row.api_version {
             return json!({"group": "", "version": "", "kind": kind});
         }
@@ -338,7 +338,7 @@ fn aggregated(kind: Kind) -> Value {
     resource
 }
 
-/// Adds the short names and the categories of a kind.
+/// Adds the short names and categories of a kind.
 fn put_other_names(resource: &mut Value, kind: Kind) {
     let row = kind.row();
     for (member, names) in [

@@ -9,7 +9,7 @@ use crate::call::Call;
 use crate::route::Route;
 use crate::{arming, clock, discovery, exposition, health, kubelet, live, objects, reviews};
 
-/// Reports whether the request is a watch or a stream, which time limits exempt.
+/// Reports whether the request is a watch or a stream, which are exempt from time limits.
 pub(crate) fn is_long_running(call: &Call<'_>, route: &Route) -> bool {
     let Route::Objects(target) = route else {
         return false;

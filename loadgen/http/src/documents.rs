@@ -10,7 +10,7 @@ use crate::view;
 pub use crate::yaml::{Cause, Doubled, LineColumn, Problem, Yaml, read as yaml};
 pub use view::at_version;
 
-/// A document in the version in which its kind is stored.
+/// A document in the version in which objects of its kind are stored.
 #[derive(Clone, Debug)]
 pub struct Document {
     /// The stored kind.
@@ -21,7 +21,7 @@ pub struct Document {
     pub unknown: Vec<String>,
 }
 
-/// Reports whether objects of a kind are stored as they are rather than in another version.
+/// Reports whether objects of a kind are stored in this version rather than in another one.
 pub fn is_stored(kind: Kind) -> bool {
     !view::is_version(kind)
 }
@@ -31,7 +31,7 @@ pub fn is_stored(kind: Kind) -> bool {
 /// an existing object has that form already. O(members).
 ///
 /// # Errors
-/// Kubernetes' message about the first member of a wrong type.
+/// Fails with Kubernetes' message about the first member of a wrong type.
 pub fn stored(kind: Kind, is_new: bool, members: Map<String, Value>) -> Result<Document, String> {
     let mut members = members;
     let mut unknown = Vec::new();

@@ -12,13 +12,13 @@ use hashbrown::HashMap;
 
 use crate::media::Form;
 
-/// Number of locks. Watches of many kinds look up lines concurrently, and versions spread them over
-/// the shards.
+/// The number of shards, each with its own lock: watches of many kinds look up lines concurrently.
+/// The version of a line selects the shard.
 const SHARDS: usize = 16;
-/// Maximum bytes of lines that a shard keeps after their last use, except that it always keeps the
-/// last line.
+/// The maximum total size in bytes of the lines that a shard keeps after their last use. The newest
+/// line is always kept.
 const RECENT_BYTES: usize = 512 << 10;
-/// Minimum number of lines at which a shard removes entries of dropped lines.
+/// The minimum number of entries at which a shard removes those of dropped lines.
 const SWEEP_MIN: usize = 256;
 
 /// The key of a line. A version identifies one state of one object.
@@ -30,7 +30,7 @@ pub(crate) struct Shows {
     pub(crate) form: Form,
 }
 
-/// The lines that were encoded recently or are being sent.
+/// The lines that were encoded recently, and those that are being sent.
 #[derive(Debug)]
 pub(crate) struct Encoded([Mutex<Shard>; SHARDS]);
 
@@ -38,7 +38,7 @@ pub(crate) struct Encoded([Mutex<Shard>; SHARDS]);
 struct Shard {
     lines: HashMap<Shows, Weak<Vec<u8>>, RandomState>,
     recent: VecDeque<Arc<Vec<u8>>>,
-    /// Total bytes of the lines in `recent`.
+    /// The total size of the lines in `recent`, in bytes.
     bytes: usize,
     sweep_at: usize,
 }
@@ -56,8 +56,7 @@ impl Default for Encoded {
     fn default() -> Encoded {
         let shard = || {
             Mutex::new(Shard {
-                // Fixed seeds, so that instruction counts are reproducible. Nothing depends on the
-                // order.
+                // Fixed seeds keep instruction counts reproducible. Nothing depends on the order.
                 lines: HashMap::with_hasher(RandomState::with_seeds(0x6c, 0x69, 0x6e, 0x65)),
                 recent: VecDeque::new(),
                 bytes: 0,
@@ -69,8 +68,8 @@ impl Default for Encoded {
 }
 
 impl Encoded {
-    /// Returns a line, encoding it with `encode` if it is not cached. No lock is held while it is
-    /// encoded; if two threads encode a line concurrently, both get the same result.
+    /// Returns a line; calls `encode` if the line is not cached. No lock is held while a line is
+    /// encoded. If two threads encode the same line concurrently, both get the same result.
     pub(crate) fn line(&self, shows: Shows, encode: impl FnOnce() -> Vec<u8>) -> Bytes {
         let shard = usize::try_from(shows.version % SHARDS as u64)
             .expect("the remainder is less than SHARDS");

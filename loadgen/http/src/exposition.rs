@@ -6,7 +6,7 @@ use crate::answer::{self, Body};
 use crate::metrics::{self, Beside};
 use crate::server::ApiServer;
 
-/// The content type, in the form of Prometheus' library.
+/// The content type, exactly as Prometheus' client library writes it.
 const FORM: HeaderValue =
     HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8; escaping=underscores");
 

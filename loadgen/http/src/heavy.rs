@@ -17,18 +17,18 @@ use tokio::time::{Instant, timeout, timeout_at};
 use crate::route::Route;
 use crate::view;
 
-/// Maximum size in bytes of a body that is handled on the connection's thread: some milliseconds of
-/// work.
+/// The maximum size in bytes of a body that is handled on the connection's thread: some
+/// milliseconds of work.
 const BODY_MAX: usize = 64 << 10;
-/// Maximum size in memory, in bytes, of an object that is changed there: several times its size as
-/// JSON.
+/// The maximum size in memory, in bytes, of an object that is changed on the connection's thread:
+/// several times its size as JSON.
 const OBJECT_MAX: usize = 256 << 10;
-/// Maximum product of a body's bytes and its schema's bytes, since each entry may be checked
-/// against each alternative.
+/// The maximum product of a body's bytes and its schema's bytes on the connection's thread, because
+/// each entry may be checked against each alternative.
 const LOOKS_MAX: usize = 64 << 20;
-/// Maximum number of objects of a kind whose collection is listed, watched or deleted there.
+/// The maximum number of objects of a kind whose collection is listed, watched or deleted there.
 const OBJECTS_MAX: u64 = 2_000;
-/// How long work may take to notice that its time is over.
+/// How long work may take to notice that its deadline has passed.
 const NOTICED_WITHIN: Duration = Duration::from_secs(1);
 
 /// The concurrency limit of heavy requests.
@@ -45,8 +45,8 @@ impl Heavy {
     /// Runs a request on a thread that serves no connection.
     ///
     /// # Errors
-    /// 504 if there is no answer by `deadline`, which includes waiting for a slot; then the
-    /// request commits nothing, unless it already has. 500 if `answer` panics.
+    /// 504 if there is no answer by `deadline`; waiting for a slot counts. The request then commits
+    /// nothing, unless it already has. 500 if `answer` panics.
     pub(crate) async fn answer<B: Send + 'static>(
         &self,
         deadline: Instant,
@@ -55,7 +55,7 @@ impl Heavy {
         let place = timeout_at(deadline, Arc::clone(&self.0).acquire_owned()).await;
         let place = place.map_err(|_| Exceeded::Time)?;
         let over = Arc::new(AtomicBool::new(false));
-        // If the client disconnects, dropping this future stops the work too.
+        // If the client disconnects, this future is dropped, and that stops the work too.
         let raises = Raises(Arc::clone(&over));
         let mut working = tokio::task::spawn_blocking(move || {
             let answered = time_limit::within(over, answer);
@@ -70,7 +70,7 @@ impl Heavy {
         let answered = finished
             .map_err(|_| Exceeded::Time)?
             .map_err(|_| panicked())?;
-        // The error may stem from aborting the work.
+        // The error may be a result of aborting the work.
         match raises.is_raised() && answered.status().as_u16() >= 400 {
             true => Err(Exceeded::Time.into()),
             false => Ok(answered),
@@ -78,7 +78,7 @@ impl Heavy {
     }
 }
 
-/// A flag that aborts the work, raised when its caller stops waiting.
+/// A flag that aborts the work. It is raised when the caller stops waiting.
 struct Raises(Arc<AtomicBool>);
 
 impl Raises {

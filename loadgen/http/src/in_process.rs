@@ -1,5 +1,5 @@
-//! Requests by programs in the server's process that only this crate can answer: server-side apply,
-//! and reads of paths. They run synchronously on the caller's thread. They bypass the layers
+//! Requests that only this crate can answer, by programs in the server's process: server-side
+//! apply, and reads of paths. They run synchronously on the caller's thread, and bypass the layers
 //! between a connection and a request: credentials, limits, armed faults, metrics and the log.
 
 use std::pin::pin;
@@ -32,7 +32,7 @@ pub struct Application<'a> {
     pub namespace: &'a str,
     /// The object's name.
     pub name: &'a str,
-    /// Whether the configuration is for `/status`.
+    /// Whether the configuration is for the subresource `status`.
     pub of_status: bool,
     /// The fields to apply, with `apiVersion` and `kind`.
     pub config: &'a Map,
@@ -61,8 +61,8 @@ impl ApiServer {
     /// Applies a configuration server-side.
     ///
     /// # Errors
-    /// The same as over HTTP: 409 for fields of other managers, 404 for the status of an object
-    /// that does not exist, and so on.
+    /// The same as over HTTP, e.g. 409 for fields of other managers, and 404 for the status of an
+    /// object that does not exist.
     pub fn apply(&self, what: &Application<'_>, now: Now) -> Result<AnyObject, ApiError> {
         let mut query = Serializer::new(String::new());
         query.append_pair("fieldManager", what.manager);
@@ -90,7 +90,7 @@ impl ApiServer {
     /// Returns the document at a path, which may include a query: a `GET` in process.
     ///
     /// # Errors
-    /// The same as over HTTP. A transport error if the answer is not JSON or never ends (watches,
+    /// The same as over HTTP; a transport error if the answer is not JSON or never ends (watches,
     /// logs, streams).
     pub fn read(&self, path: &str, now: Now) -> Result<Value, ApiError> {
         let (path, query) = path.split_once('?').unwrap_or((path, ""));
@@ -122,7 +122,7 @@ impl ApiServer {
                     (..400, Err(_)) => Err(ApiError::transport(format!(
                         "{path}: the answer is not JSON"
                     ))),
-                    // The path belongs to no resource.
+                    // The path is not that of a resource.
                     (404, Err(_)) => Err(errors::unknown_resource()),
                     (_, Ok(status)) => Err(ApiError::from_json(status)
                         .unwrap_or_else(|problem| ApiError::transport(problem.to_string()))),

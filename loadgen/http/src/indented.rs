@@ -11,10 +11,10 @@ use http::request::Parts;
 use crate::query::Query;
 use crate::route::Route;
 
-/// The prefixes of `User-Agent` of interactive programs.
+/// The prefixes of the `User-Agent` headers of interactive programs.
 const OF_PEOPLE: [&str; 3] = ["curl", "Wget", "Mozilla/5.0"];
 
-/// Reports whether the JSON of an answer is pretty-printed.
+/// Reports whether JSON answers to the request are pretty-printed.
 pub(crate) fn is_wanted(head: &Parts, route: &Route, query: &Query<'_>) -> bool {
     let headers = &head.headers;
     match route {
@@ -43,7 +43,7 @@ pub(crate) fn is_wanted(head: &Parts, route: &Route, query: &Query<'_>) -> bool 
     }
 }
 
-/// Pretty-prints JSON piece by piece. Anything else comes out mangled.
+/// Pretty-prints JSON piece by piece. Input that is not JSON comes out mangled.
 #[derive(Debug, Default)]
 pub(crate) struct Indenter {
     depth: usize,

@@ -1,11 +1,11 @@
 //! Syntax of JSON texts: errors in the words of Go's decoder, and details that parsed values lose
-//! (the spelling of numbers, whitespace).
+//! (the notation of numbers, whitespace).
 //!
 //! Source: `scanner.go` of Go's `encoding/json`.
 
 use serde_json::Value;
 
-/// Maximum nesting depth of lists and objects that Go decodes.
+/// The maximum nesting depth of lists and objects that Go decodes.
 const DEPTH_MAX: usize = 10_000;
 
 /// Returns Go's name for the type of a value.
@@ -32,13 +32,15 @@ pub(crate) fn name_of_text(text: &[u8]) -> &'static str {
     }
 }
 
-/// Returns the first syntax error of a text, or `None` if it is valid. O(bytes).
+/// Returns Go's message about the first syntax error of a text; `None` if the text is valid JSON.
+/// O(bytes).
 pub(crate) fn problem(text: &[u8]) -> Option<String> {
     let mut reader = Reader { text, at: 0 };
     reader.document().err()
 }
 
-/// Returns the spelling of the first number with this value in a valid JSON text. O(bytes).
+/// Returns the notation of the first number with this value in a valid JSON text; `None` if there
+/// is no such number. O(bytes).
 pub(crate) fn spelling(text: &[u8], number: f64) -> Option<&str> {
     let mut reader = Reader { text, at: 0 };
     while let Some(byte) = reader.peek() {
@@ -96,8 +98,8 @@ impl<'t> Reader<'t> {
         Some(name)
     }
 
-    /// Returns the text of a member of the object at the current position. If the member is
-    /// repeated, the last one counts.
+    /// Returns the text of a member of the object at the current position; `None` if the object
+    /// lacks the member. If the member is repeated, the last one counts.
     fn member(&mut self, wanted: &str) -> Option<&'t [u8]> {
         let mut found = None;
         while let Some(name) = self.next_name() {
@@ -147,8 +149,8 @@ impl Reader<'_> {
         format!("invalid character '{shown}' {place}")
     }
 
-    /// Moves past the value at the current position. Nesting uses the heap rather than the stack,
-    /// since Go decodes 10,000 levels.
+    /// Moves past the value at the current position. The open lists and objects are kept on the
+    /// heap, because Go decodes 10,000 levels.
     fn value(&mut self) -> Result<(), String> {
         let mut closing = Vec::new();
         loop {
@@ -195,8 +197,8 @@ impl Reader<'_> {
         }
     }
 
-    /// Moves to the value of the next element of the container that `close` ends. In an object,
-    /// that is past the name and the colon.
+    /// Moves to the value of the next element of the list or object that `close` ends. In an
+    /// object, this is past the name and the colon.
     fn begin_element(&mut self, close: u8) -> Result<(), String> {
         if close == b']' {
             return Ok(());

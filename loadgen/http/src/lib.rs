@@ -4,7 +4,7 @@
 #![doc = ""]
 #![doc = include_str!("../README.md")]
 
-/// Implements `Debug` without the fields of a type.
+/// Implements `Debug` for types without showing their fields.
 macro_rules! opaque_debug {
     ($($name:ident $(<$lifetime:lifetime>)?),+) => {$(
         impl std::fmt::Debug for $name $(<$lifetime>)? {

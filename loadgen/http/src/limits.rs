@@ -1,6 +1,6 @@
 //! Limits on concurrent requests.
 //!
-//! A request is in flight from its head to its answer, including the transmission of a list, for at
+//! A request is in flight from its head to its answer, and a list until it has been sent, for at
 //! most one minute. Watches do not count.
 //!
 //! Source: `server/filters/maxinflight.go` of Kubernetes' apiserver.
@@ -13,13 +13,13 @@ use podstorm_objects::{ApiError, Reason};
 
 use tokio::task::AbortHandle;
 
-/// Default maximum number of concurrent reading requests, the same as upstream.
+/// The default maximum number of concurrent reading requests, the same as in upstream.
 pub const REQUESTS_INFLIGHT: u64 = 400;
-/// Default maximum number of concurrent mutating requests, the same as upstream.
+/// The default maximum number of concurrent mutating requests, the same as in upstream.
 pub const MUTATING_REQUESTS_INFLIGHT: u64 = 200;
 
-/// How long the transmission of a list holds a slot: upstream's limit for a whole request. After
-/// that a client that does not read no longer takes a slot from others.
+/// How long the transmission of a list may hold a slot: upstream's limit for a whole request. After
+/// that, a client that does not read no longer takes a slot from others.
 const KEPT_AT_MOST: Duration = Duration::from_secs(60);
 
 /// The requests in flight of one class: reading or mutating.
@@ -46,7 +46,7 @@ impl InFlight {
     /// Takes a slot for a request.
     ///
     /// # Errors
-    /// 429 if there is none.
+    /// 429 if no slot is free.
     pub(crate) fn enter(self: &Arc<Self>) -> Result<Place<'_>, ApiError> {
         let before = self.now.fetch_add(1, Ordering::Relaxed);
         let place = Place(self);
@@ -66,7 +66,7 @@ fn too_many() -> ApiError {
     ApiError::status(429, Reason::TooManyRequests, message).with_retry_after(1)
 }
 
-/// The slot of a request that is being answered, freed when it is dropped.
+/// The slot of a request that is being answered; freed when the value is dropped.
 #[derive(Debug)]
 pub(crate) struct Place<'a>(&'a Arc<InFlight>);
 

@@ -1,4 +1,4 @@
-//! `GET` of a collection, whole or in pages, encoded while it is sent.
+//! `GET` of a collection, whole or in pages. The list is encoded while it is sent.
 
 use std::task::{Context, Poll};
 
@@ -18,7 +18,7 @@ use crate::route::Target;
 use crate::select::Selection;
 use crate::{table, view};
 
-/// Approximate size of a chunk of a list in bytes: large enough to keep the overhead of sending
+/// The approximate size in bytes of a chunk of a list: large enough to keep the overhead of sending
 /// small, and small enough to send the first chunk early.
 const CHUNK: usize = 64 << 10;
 
@@ -27,7 +27,7 @@ pub(crate) fn list(call: &Call<'_>, target: &Target) -> Result<Response<Body>, A
     let (_, limit) = query.of_collection()?;
     let selection = Selection::from_query(target, query)?;
     // Version "0" reads upstream's cache, which ignores `limit`: it returns the whole state, or all
-    // that follows a page.
+    // objects after the page of a continue token.
     let from_cache = query.text("resourceVersion") == "0";
     let limit = limit.filter(|_| !from_cache).unwrap_or(0);
     let exact = check_versions(query)?;
@@ -53,7 +53,7 @@ pub(crate) fn list(call: &Call<'_>, target: &Target) -> Result<Response<Body>, A
             (page.items, version, page.continue_token, page.remaining)
         }
     };
-    // The remaining count is known only without a selector.
+    // The number of remaining objects is known only without a selector.
     let remaining = if selection.is_all() { remaining } else { 0 };
     let metadata = ListMetadata {
         version,
@@ -104,7 +104,7 @@ pub(crate) fn answer_list(
     };
     let mut of_objects = metadata.to_json();
     if kind.row().custom.is_some() && metadata.next.is_empty() {
-        // Upstream lists custom objects without a Go type, so `continue` is never omitted.
+        // Upstream lists custom objects without a Go type, so it never omits `continue`.
         of_objects["continue"] = "".into();
     }
     let document = match shape {
@@ -115,7 +115,7 @@ pub(crate) fn answer_list(
         Shape::MetadataList(version) => {
             let items = items.iter().map(|item| table::metadata_of(&**item));
             let items: Vec<Value> = items.collect();
-            // Upstream's list is null if nothing was appended, sic.
+            // Sic: upstream's list is null if it is empty.
             let items = Some(items).filter(|items| !items.is_empty());
             json!({"kind": "PartialObjectMetadataList", "apiVersion": version,
                 "metadata": metadata.to_json(), "items": items})
@@ -157,7 +157,7 @@ fn list_kind(kind: Kind) -> String {
     custom.unwrap_or_else(|| format!("{}List", kind.name()))
 }
 
-/// Returns the version of which an exact state is requested, if any.
+/// Returns the version whose exact state is requested, or `None`.
 ///
 /// # Errors
 /// 422 for a combination of parameters that upstream rejects.
@@ -200,12 +200,12 @@ fn check_versions(query: &Query<'_>) -> Result<Option<u64>, ApiError> {
     }
 }
 
-/// A list that is encoded while it is sent.
+/// The body of a list, which is encoded while it is sent.
 #[derive(Debug)]
 struct ListBody {
-    /// The text before the items, until the first chunk is sent.
+    /// The text before the items; `None` after the first chunk.
     head: Option<String>,
-    /// The items not yet sent, or `None` after the last chunk.
+    /// The items that have not been sent; `None` after the last chunk.
     items: Option<std::vec::IntoIter<AnyObject>>,
     /// The beginning of each item's text, which a list omits; `None` for custom objects.
     type_text: Option<String>,

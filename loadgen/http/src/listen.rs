@@ -18,14 +18,14 @@ use crate::server::ApiServer;
 use crate::tls;
 use crate::tls::Tls;
 
-/// How long requests in progress may take after the server was told to stop.
+/// How long requests in progress may take after the server was asked to stop.
 const DRAIN_WITHIN: Duration = Duration::from_secs(10);
 
-/// Serves connections until `stop` completes. Then it accepts no more connections, ends watches,
-/// and waits at most 10 s for requests in progress.
+/// Serves connections until `stop` completes. Then it accepts no more connections, ends the
+/// watches, and waits at most 10 s for requests in progress.
 ///
 /// # Errors
-/// The listener's address cannot be read, or the system has no random numbers.
+/// Fails if the listener's address cannot be read, or if the system cannot provide random numbers.
 pub async fn serve(
     server: ApiServer,
     listener: TcpListener,
@@ -34,7 +34,7 @@ pub async fn serve(
     serve_with(server, listener, None, stop).await
 }
 
-/// Like [`serve`]; with `tls`, only over TLS.
+/// Like [`serve`], but over TLS only if `tls` is given.
 ///
 /// # Errors
 /// The same as [`serve`].
@@ -61,7 +61,8 @@ pub async fn serve_within(
 ) -> io::Result<SocketAddr> {
     draw_hash_seed()?;
     let address = listener.local_addr()?;
-    // Connections hold `stops`: it signals the stop to them, and `open` sees when all have ended.
+    // Each connection holds a clone of `stops`, which signals the stop; `open` notices when all
+    // connections have ended.
     let (open, stops) = watch::channel(());
     let mut stop = std::pin::pin!(stop);
     let connections = Arc::new(Connections::new(limits));
@@ -75,8 +76,8 @@ pub async fn serve_within(
             accepted = accept => accepted,
         };
         let Ok((stream, connection)) = accepted else {
-            // The process is out of file descriptors, or the client has disconnected. Retry with
-            // the next.
+            // The process has no more file descriptors, or the client has disconnected. Continue
+            // with the next connection.
             connections.close_oldest();
             tokio::time::sleep(Duration::from_millis(10)).await;
             continue;
@@ -107,7 +108,7 @@ async fn serve_plain(
 ) {
     let connection = Arc::new(connection);
     let stream = TokioIo::new(Observed::new(stream, connection.activity()));
-    // The connection has deadlines of its own for all states.
+    // The connection's own deadlines cover all of its states.
     let http = http1::Builder::new()
         .header_read_timeout(None)
         .serve_connection(stream, service(server, None, &connection));

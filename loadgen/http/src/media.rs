@@ -9,7 +9,7 @@ use podstorm_objects::{ApiError, Details, Kind, Reason};
 
 use crate::protobuf;
 
-/// Kubernetes' protobuf.
+/// The media type of Kubernetes' protobuf.
 pub(crate) const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
 
 /// The negotiated representation of an answer.
@@ -66,7 +66,7 @@ pub(crate) enum Offer {
     Groups,
     /// `/apis/GROUP`.
     Group,
-    /// Only the document itself.
+    /// Only the document itself, in any encoding.
     Plain,
     /// Only the document as JSON: `/version`.
     JsonAlone,
@@ -84,7 +84,7 @@ impl Offer {
         }
     }
 
-    /// Returns what messages of upstream's router append to the list.
+    /// Returns the encodings that messages of upstream's router list in addition.
     fn also_routed(self) -> String {
         match self {
             Offer::Objects {
@@ -103,7 +103,7 @@ pub(crate) const WATCHED: &str =
 /// server can satisfy.
 ///
 /// # Errors
-/// 406 if there is none.
+/// 406 if the server cannot satisfy any clause.
 pub(crate) fn accepted(headers: &HeaderMap, offer: Offer) -> Result<Accepted, ApiError> {
     let text = accept_of(headers);
     if text.trim().is_empty() {
@@ -114,8 +114,8 @@ pub(crate) fn accepted(headers: &HeaderMap, offer: Offer) -> Result<Accepted, Ap
     if let Some(found) = found {
         return Ok(found);
     }
-    // Upstream's router checks only media types, and nothing for groups. What passes the router is
-    // checked again, with another message.
+    // Upstream's router checks only media types, and for groups nothing. A request that passes the
+    // router is checked again and rejected with a different message.
     let is_routed = matches!(offer, Offer::Groups | Offer::Group)
         || clauses.iter().any(|clause| !clause.wanted.is_empty());
     let written = offer.written();
@@ -158,7 +158,7 @@ fn by_weight(text: &str) -> Vec<Clause<'_>> {
 struct Clause<'a> {
     kind: &'a str,
     weight: f64,
-    /// The parameter `as`, with its group and version.
+    /// The parameter `as` with its group and version.
     wanted: &'a str,
     group: &'a str,
     version: &'a str,
@@ -238,7 +238,8 @@ pub(crate) enum BodyType {
 }
 
 impl BodyType {
-    /// Returns the type that `Content-Type` names; JSON if the header is absent.
+    /// Returns the type that `Content-Type` names; JSON if the header is absent. `None` for any
+    /// other type.
     pub(crate) fn from_headers(headers: &HeaderMap) -> Option<BodyType> {
         let Some(value) = headers.get(CONTENT_TYPE) else {
             return Some(BodyType::Json);

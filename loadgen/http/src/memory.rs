@@ -1,4 +1,4 @@
-//! Load shedding: which requests are refused while the process is short of memory.
+//! Load shedding: the requests that are refused while the process is short of memory.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -8,8 +8,8 @@ use podstorm_objects::{ApiError, Reason};
 use crate::metrics::Attributes;
 use crate::route::Route;
 
-/// The memory of the process and its limit in bytes. A monitor of the process sets both; each
-/// request reads them. No limit applies until they are set.
+/// The memory use of the process and its limit in bytes. A monitor of the process sets both; each
+/// request reads them. There is no limit until both are set.
 #[derive(Debug, Default)]
 pub struct Memory {
     used: AtomicU64,
@@ -18,7 +18,7 @@ pub struct Memory {
 }
 
 impl Memory {
-    /// Sets the memory in use, and the limit above which requests are refused; 0 is no limit.
+    /// Sets the memory in use, and the limit above which requests are refused; 0 means no limit.
     pub fn set(&self, used: u64, limit: u64) {
         // Relaxed, here and below: each value is read on its own. A request between the two stores
         // may be refused one store early.
@@ -26,12 +26,12 @@ impl Memory {
         self.limit.store(limit, Ordering::Relaxed);
     }
 
-    /// Decides whether a request is accepted. Above the limit, only requests that free memory or
-    /// need almost none are.
+    /// Checks whether a request is accepted. Above the limit, only requests that free memory or
+    /// need almost none are accepted.
     ///
     /// # Errors
-    /// 503 with `Retry-After` for lists, watches and writes, except deletions, evictions and the
-    /// clock.
+    /// 503 with `Retry-After` for lists, watches, streams, and writes of objects or faults.
+    /// Deletions and evictions are exempt.
     pub(crate) fn admit(
         &self,
         method: &Method,

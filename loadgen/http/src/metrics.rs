@@ -1,4 +1,5 @@
-//! Counts of requests, watches and objects, and their text for Prometheus, under the names of Kubernetes' API server.
+//! Counts of requests, watches and objects, and their text for Prometheus, with the same names as
+//! in Kubernetes' API server.
 //!
 //! A request costs three relaxed additions and no lock. The counters of a resource are allocated at
 //! its first request.
@@ -20,7 +21,7 @@ use crate::media::BodyType;
 use crate::query::Query;
 use crate::route::Route;
 
-/// The verbs of requests, each with its scope.
+/// The request verbs, each with its scope.
 const VERBS: [[&str; 2]; 15] = [
     ["GET", "resource"],
     ["LIST", "namespace"],
@@ -36,27 +37,27 @@ const VERBS: [[&str; 2]; 15] = [
     ["DELETECOLLECTION", "namespace"],
     ["DELETECOLLECTION", "cluster"],
     ["OTHER", ""],
-    // Paths outside the resources.
+    // Paths that are not resources.
     ["GET", ""],
 ];
 const OTHER: usize = 13;
 const GET_PATH: usize = 14;
 
-/// The status codes with counters of their own. Any other counts as the last.
+/// The status codes with counters of their own. Any other code is counted as the last one.
 const CODES: [u16; 22] = [
     200, 201, 202, 204, 304, 400, 401, 403, 404, 405, 406, 409, 410, 413, 415, 422, 429, 501, 503,
     504, 301, 500,
 ];
 
-/// Upper bounds of the duration buckets in µs: upstream's, and three smaller ones for the durations
-/// of this server.
+/// The upper bounds of the duration buckets in µs: upstream's, and three smaller ones, because this
+/// server is faster.
 const BOUNDS_US: [u64; 26] = [
     50, 200, 1_000, 5_000, 25_000, 50_000, 100_000, 200_000, 400_000, 600_000, 800_000, 1_000_000,
     1_250_000, 1_500_000, 2_000_000, 3_000_000, 4_000_000, 5_000_000, 6_000_000, 8_000_000,
     10_000_000, 15_000_000, 20_000_000, 30_000_000, 45_000_000, 60_000_000,
 ];
 
-/// The subresources with a label of their own. Any other counts as the last.
+/// The subresources with a label of their own. Any other subresource is counted as the last one.
 const SUBRESOURCES: [&str; 15] = [
     "",
     "status",
@@ -75,15 +76,15 @@ const SUBRESOURCES: [&str; 15] = [
     "token",
 ];
 
-/// The attributes of a request for limits and metrics.
+/// The attributes of a request that limits and metrics need.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Attributes {
     kind: Option<Kind>,
     subresource: usize,
     verb: usize,
-    /// Whether the request writes.
+    /// Whether the request may write.
     pub(crate) is_mutating: bool,
-    /// Whether the request lasts as long as the client stays connected.
+    /// Whether the request lasts as long as the client stays connected, unless the server ends it.
     pub(crate) is_long_running: bool,
 }
 
@@ -153,7 +154,7 @@ struct VerbCounts {
 /// The counters of one resource.
 #[derive(Debug)]
 struct Resource {
-    /// `None` for paths outside the resources.
+    /// The kind; `None` for paths that are not resources.
     kind: Option<Kind>,
     verbs: [OnceLock<Box<[VerbCounts; VERBS.len()]>>; SUBRESOURCES.len()],
     watches: AtomicU64,
@@ -163,9 +164,10 @@ struct Resource {
 /// The metrics of a server.
 #[derive(Debug)]
 pub(crate) struct Metrics {
-    /// Sorted by the address of the kind's row; the entry for paths outside the resources is last.
+    /// Sorted by the address of the kind's row. The entry for paths that are not resources is last.
     resources: Vec<Resource>,
-    /// The counters of custom kinds, by `apiVersion` and resource, since definitions come and go.
+    /// The counters of custom kinds, by `apiVersion` and resource. These remain the same if a
+    /// definition is deleted and recreated.
     custom: RwLock<Custom>,
 }
 
@@ -242,7 +244,8 @@ impl Metrics {
         self.resources.iter().chain(custom.values().map(|of| &**of))
     }
 
-    /// Calls `count` with the counters of a kind or, if `None`, of paths outside the resources.
+    /// Calls `count` with the counters of a kind or, if `None`, of the paths that are not
+    /// resources.
     fn with(&self, kind: Option<Kind>, count: impl FnOnce(&Resource)) {
         let (last, resources) = self
             .resources
@@ -310,7 +313,7 @@ fn count_answer(counts: &VerbCounts, code: u16, took: Duration) {
     counts.duration_ns.fetch_add(ns, Ordering::Relaxed);
 }
 
-/// A text in Prometheus' format.
+/// Metrics in Prometheus' text format.
 struct Text(String);
 
 impl Text {
@@ -323,7 +326,7 @@ impl Text {
     }
 }
 
-/// Returns the labels for group, resource and version.
+/// Returns the labels `group`, `resource` and `version`.
 fn resource_labels(kind: Option<Kind>) -> String {
     let (of, resource) = match kind {
         Some(kind) => (GroupVersion::parse(kind.api_version()), kind.resource()),
@@ -335,13 +338,13 @@ fn resource_labels(kind: Option<Kind>) -> String {
     )
 }
 
-/// The numbers and the cluster whose metrics are not in [`Metrics`].
+/// The sources of the metrics that are not in [`Metrics`].
 pub(crate) struct Beside<'a> {
     /// Reading requests in flight, then mutating ones.
     pub(crate) in_flight: [u64; 2],
-    /// The name of each fault effect and how often it has struck.
+    /// The name and the number of strikes of each fault effect.
     pub(crate) struck: Vec<(&'static str, u64)>,
-    /// The number of requests that the log has dropped, if there is a log.
+    /// The number of requests that the request log has dropped; `None` without a log.
     pub(crate) dropped: Option<u64>,
     pub(crate) cluster: &'a Cluster,
 }
@@ -436,7 +439,7 @@ pub(crate) fn text(metrics: &Metrics, beside: &Beside<'_>) -> String {
         out.begin(name, "counter", "Requests dropped by the request log.");
         out.line(name, "", dropped);
     }
-    // The deprecated name labels the resource only with its group.
+    // The metric with the deprecated name has one label, which contains both resource and group.
     let name = "apiserver_resource_objects";
     let older = "apiserver_storage_objects";
     let objects = beside.cluster.kinds().into_iter();

@@ -1,5 +1,5 @@
-//! Replacement of `tls` in a build without that feature: no HTTP/2, and using TLS is an error. It
-//! has the same API, so that callers need no conditional compilation.
+//! The replacement of `tls` in a build without that feature: there is no HTTP/2, and using TLS is
+//! an error. The API is the same, so callers need no conditional compilation.
 
 use std::time::Duration;
 
@@ -38,7 +38,7 @@ impl Tls {
 pub enum Authority {}
 
 impl Authority {
-    /// Fails, as this build has no TLS.
+    /// Always fails, because this build has no TLS.
     ///
     /// # Errors
     /// Always.
@@ -54,7 +54,7 @@ impl Authority {
     /// Returns a certificate for a client.
     ///
     /// # Errors
-    /// None, as there is no authority.
+    /// Never, because an authority cannot exist.
     pub fn client(&self, _user: &str, _group: &str) -> Result<Identity, TlsError> {
         match *self {}
     }
@@ -62,7 +62,7 @@ impl Authority {
     /// Returns a server's settings.
     ///
     /// # Errors
-    /// None, as there is no authority.
+    /// Never, because an authority cannot exist.
     pub fn server(&self, _names: Vec<String>) -> Result<Tls, TlsError> {
         match *self {}
     }

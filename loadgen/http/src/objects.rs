@@ -1,4 +1,4 @@
-//! Requests for objects: one function for each method and target.
+//! Requests for objects: one function per method and target.
 
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ use crate::{
     shape, table, token_request, view, watch,
 };
 
-/// The patch types of custom objects, which have no rules for strategic merges of lists.
+/// The patch types of custom objects, which have no merge rules for strategic patches.
 const PATCHES_OF_CUSTOM: &str =
     "application/json-patch+json, application/merge-patch+json, application/apply-patch+yaml";
 
@@ -34,7 +34,7 @@ fn serve_stored(call: &Call<'_>, target: &Target) -> Result<Response<Body>, ApiE
         return component_status::serve(call, target);
     }
     let on_object = !target.name.is_empty();
-    // Subresources that are read and written as the object itself.
+    // The subresources that are read and written like the object itself.
     let is_of_object = ["", "approval", "ephemeralcontainers", "resize", "status"]
         .contains(&target.subresource.as_str());
     match (call.method.clone(), target.subresource.as_str(), on_object) {
@@ -68,7 +68,7 @@ fn is_in_namespace(target: &Target) -> bool {
     !target.kind.is_namespaced() || !target.namespace.is_empty()
 }
 
-/// Returns an answer with an error and the warnings so far.
+/// Returns an answer with an error and the warnings that were collected before it.
 fn refuse(
     call: &Call<'_>,
     target: &Target,
@@ -89,10 +89,10 @@ fn get(call: &Call<'_>, target: &Target) -> Result<Response<Body>, ApiError> {
     shape::answer(call, 200, &view::shown(target.kind, object)?)
 }
 
-/// Parses the `resourceVersion` of a read. 0 means any version.
+/// Parses the `resourceVersion` of a read. 0 means any version, and so does an empty string.
 ///
 /// # Errors
-/// 500, as upstream, if the value is not a number.
+/// 500, as in upstream, if the value is not a number.
 fn version_of(text: &str) -> Result<u64, ApiError> {
     if text.is_empty() {
         return Ok(0);
@@ -138,8 +138,8 @@ fn create(call: &Call<'_>, target: &Target) -> Result<Response<Body>, ApiError> 
     shape::answer_with(call, 201, &shown, &writer, &warnings)
 }
 
-/// Reports whether a new object names a version that could be a stored one, which is an error. Any
-/// other version is ignored.
+/// Reports whether a new object has a version that a stored object could have, which is an error.
+/// Any other version is ignored.
 ///
 /// Source: `ObjectResourceVersion` of Kubernetes' apiserver, which etcd3's `store.Create` uses.
 fn names_version(version: &ResourceVersion) -> bool {
@@ -195,12 +195,12 @@ fn finalize(call: &Call<'_>, object: AnyObject, dry_run: bool) -> Result<AnyObje
     Ok(call.cluster().finalize(namespace, dry_run, call.now)?)
 }
 
-/// Sets the object's namespace to the path's, or to none if the kind is cluster-scoped.
+/// Sets the object's namespace to the path's, or removes it if the kind is cluster-scoped.
 ///
 /// Source: `rest.EnsureObjectNamespaceMatchesRequestNamespace` of Kubernetes' apiserver.
 ///
 /// # Errors
-/// 400 if the object names another namespace.
+/// 400 if the object has a different namespace.
 fn place(object: &mut AnyObject, target: &Target) -> Result<(), ApiError> {
     let metadata = Arc::get_mut(object)
         .expect("the object is not shared yet")
@@ -290,7 +290,7 @@ fn change_scale(call: &Call<'_>, target: &Target) -> Result<Response<Body>, ApiE
     let read = if call.method == Method::PATCH {
         let (patch, doubled) = patched::read(call)?;
         let mut document = scale_json(target, &api.scale(namespace, name)?);
-        // The patch applies to any version unless it names one.
+        // The patch applies to any version unless it contains one.
         document["metadata"]["resourceVersion"] = Value::Null;
         patch.apply_to(schemas::schema_named(decode::SCALE_SCHEMA), &mut document)?;
         let made = document.clone();
@@ -314,7 +314,7 @@ fn change_scale(call: &Call<'_>, target: &Target) -> Result<Response<Body>, ApiE
         text.filter(|text| !text.is_empty())
     };
     let update = ScaleUpdate {
-        // Decoding has checked that it fits in 32 bits.
+        // Decoding has checked that the number fits in 32 bits.
         replicas: i32::try_from(replicas).unwrap_or_default(),
         uid: text("uid").map(Uid::new),
         resource_version: text("resourceVersion").map(ResourceVersion::new),

@@ -1,4 +1,4 @@
-//! Patches: decoding of bodies, and validation of the patched document before it becomes an object
+//! Patches: decoding of bodies, and validation of a patched document before it becomes an object
 //! again.
 //!
 //! Source: `endpoints/handlers/patch.go` of Kubernetes' apiserver.
@@ -82,11 +82,11 @@ fn read_operations(body: &[u8]) -> Result<(Patch, Vec<String>), ApiError> {
     Ok((Patch::json(&each)?, strict.collect()))
 }
 
-/// Normalizes a patched document. Returns the strict decoder's findings as warnings.
+/// Normalizes a patched document, and returns the strict decoder's findings as warnings.
 ///
-/// `patch` has the members of a merge patch, and whether it was strategic; members that it does not
-/// name are already in normal form. `doubled` holds the decoder's findings about the text of the
-/// patch.
+/// `patch` contains the members of a merge patch, and whether the patch was strategic; members that
+/// the patch does not name are already in normal form. `doubled` contains the decoder's findings
+/// about the text of the patch.
 ///
 /// # Errors
 /// 422 for a member of a wrong type and, if `is_strict`, for an unknown or repeated one.
@@ -114,7 +114,7 @@ pub(crate) fn check(
         Some(_) => By::Conversion,
         None => By::Json,
     };
-    // Messages quote the result of a merge.
+    // Messages quote the result of a patch that is not strategic.
     let before = strategic.is_none().then(|| document.clone());
     let mut read = decode::tree(std::mem::take(document).into(), Form::Kind(kind), by);
     *document = read.members();
@@ -135,7 +135,7 @@ pub(crate) fn check(
     Ok(strict)
 }
 
-/// The parts of a document that a patch does not name. They are already in normal form.
+/// The parts of a document that a patch does not name, and which are already in normal form.
 #[derive(Default)]
 struct Untouched {
     members: Map<String, Value>,
@@ -179,7 +179,8 @@ fn take_others(
     others
 }
 
-/// Returns the problem of a document whose kind the patch has changed.
+/// Returns the problem of a document whose kind the patch has changed; `None` if the kind is the
+/// same.
 fn other_kind(kind: Kind, document: &Map<String, Value>) -> Option<String> {
     let text = |member: &str| document.get(member).and_then(Value::as_str).unwrap_or("");
     let (api_version, name) = (text("apiVersion"), text("kind"));
@@ -187,7 +188,7 @@ fn other_kind(kind: Kind, document: &Map<String, Value>) -> Option<String> {
         return None;
     }
     let known = kind_named(name).filter(|known| known.api_version() == api_version);
-    // A known kind is reported as a decoding error of that kind, if it has one.
+    // If the kind is known, report the decoding error of that kind, if there is one.
     known
         .and_then(|known| {
             let document = Value::Object(document.clone());
@@ -201,7 +202,7 @@ fn other_kind(kind: Kind, document: &Map<String, Value>) -> Option<String> {
         })
 }
 
-/// Returns a 422 that quotes the patch if it was strategic, and otherwise its result.
+/// Returns a 422 that quotes the patch if it was strategic, otherwise the result of the patch.
 fn invalid(
     strategic: Option<&Map<String, Value>>,
     made: Option<String>,

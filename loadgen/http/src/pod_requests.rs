@@ -1,4 +1,4 @@
-//! Requests about pods that are not pods: Bindings and Evictions.
+//! Requests about pods whose bodies are other objects: Bindings and Evictions.
 
 use http::Response;
 use podstorm_apiserver::{Binding, Eviction, EvictionRequest, errors};
@@ -12,7 +12,8 @@ use crate::query::options_invalid;
 use crate::route::Target;
 use crate::{body, delete, unstored};
 
-/// Serves a `POST` of a Binding, to a pod or to the collection with the pod's name in the body.
+/// Serves a `POST` of a Binding, either to a pod or to the collection with the pod's name in the
+/// body.
 pub(crate) fn bind(
     call: &Call<'_>,
     namespace: &str,
@@ -59,7 +60,7 @@ pub(crate) fn bind(
 /// Checks that the target of a binding is a node.
 ///
 /// # Errors
-/// 500, sic, for a target that is not a node.
+/// 500 (sic) for a target that is not a node.
 fn check_binding_target(kind: &str, node: &str) -> Result<(), ApiError> {
     let mut problems = Vec::new();
     if !["", "Node"].contains(&kind) {
@@ -112,7 +113,7 @@ pub(crate) fn evict(call: &Call<'_>, target: &Target) -> Result<Response<Body>, 
         .evict(namespace, name, &options, dry_run, call.now)?;
     match evicted {
         Eviction::Evicted => Ok(succeeded(call, &warnings)),
-        // Not 201: the `Status` is a failure, and its code is that of the answer.
+        // Not 201: the `Status` is a failure, and the answer has its code.
         Eviction::Refused(status) => Err(status),
     }
 }

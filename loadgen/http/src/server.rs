@@ -1,4 +1,4 @@
-//! The server: what it was set up with, and what it remembers from request to request.
+//! The server: its settings, and its state between requests.
 
 use std::future::poll_fn;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -26,10 +26,10 @@ use crate::texts::Texts;
 use crate::time::{Clock, VirtualTime};
 use crate::{unstored, view, web_pages};
 
-/// Default of [`Builder::request_timeout`], the same as upstream.
+/// The default of [`Builder::request_timeout`], the same as in upstream.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Returns metrics in Prometheus' text format.
+/// A source of metrics, which returns them in Prometheus' text format.
 pub type FurtherMetrics = Arc<dyn Fn() -> String + Send + Sync>;
 
 /// An API server. Clones are cheap and share one server.
@@ -39,10 +39,10 @@ pub struct ApiServer(pub(crate) Arc<Shared>);
 pub(crate) struct Shared {
     pub(crate) cluster: Arc<Cluster>,
     pub(crate) clock: Clock,
-    /// The kinds that are served now.
+    /// The latest catalog. [`ApiServer::catalog`] replaces it when the kinds have changed.
     pub(crate) catalog: RwLock<Arc<Catalog>>,
     pub(crate) settings: Settings,
-    /// Reading requests, then mutating requests.
+    /// The requests in flight: first reading requests, then mutating requests.
     pub(crate) in_flight: [Arc<InFlight>; 2],
     pub(crate) heavy: Heavy,
     pub(crate) metrics: Metrics,
@@ -54,24 +54,26 @@ pub(crate) struct Shared {
     pub(crate) texts: Texts,
     pub(crate) faults: Armed,
     pub(crate) draining: AtomicBool,
-    /// The cluster's version at which the watch history begins. Older state counts as listed, as an
-    /// upstream server lists it when it starts.
+    /// The cluster's version when the server was built. A watch from an older version gets a 410,
+    /// as from a restarted upstream server.
     pub(crate) history_begins: u64,
     /// Encoded watch lines, shared by all watches.
     pub(crate) encoded: Encoded,
-    /// The open watches, which are woken when the server drains, and struck by faults.
+    /// The open watches and delayed answers. Draining and faults wake them.
     pub(crate) watches: Watches,
 }
 
 opaque_debug!(ApiServer, Settings, Builder);
 
-/// The settings of a server except its cluster and its clock. Reusable for other servers.
+/// The settings of a server that other servers can reuse: all except the cluster, the clock,
+/// virtual time, further metrics and the page.
 #[derive(Clone)]
 pub struct Settings {
     pub(crate) log_line: String,
     pub(crate) reaches_kubelets: bool,
     pub(crate) credentials: Credentials,
-    /// Created on first use unless it was given. Servers with the same settings share it.
+    /// The key for service account tokens: the given one, or a new one, created on first use.
+    /// Servers with the same settings share it.
     pub(crate) token_key: Arc<OnceLock<TokenKey>>,
     pub(crate) allowed_hosts: Vec<String>,
     pub(crate) memory: Option<Arc<Memory>>,
@@ -92,29 +94,30 @@ pub struct Builder {
 }
 
 impl Builder {
-    /// Sets the clock that stamps what is written. Defaults to the computer's clock.
+    /// Sets the clock for the timestamps in objects. Defaults to the computer's clock.
     #[must_use]
     pub fn clock(mut self, clock: Clock) -> Builder {
         self.clock = clock;
         self
     }
 
-    /// Sets the one line in the log of every container.
+    /// Sets the line that is the whole log of a container, unless an annotation of the pod contains
+    /// another log.
     #[must_use]
     pub fn log_line(mut self, line: impl Into<String>) -> Builder {
         self.settings.log_line = line.into();
         self
     }
 
-    /// Sets whether the server reaches the kubelets. Defaults to true. If it does not, logs and
-    /// streams fail as they do in Kubernetes.
+    /// Sets whether the server can reach the kubelets. Defaults to true. If it cannot, requests for
+    /// logs and streams fail as they do in Kubernetes.
     #[must_use]
     pub fn reaches_kubelets(mut self, reaches: bool) -> Builder {
         self.settings.reaches_kubelets = reaches;
         self
     }
 
-    /// Sets which clients are served. Defaults to all.
+    /// Sets the accepted credentials. By default, clients need no credential.
     #[must_use]
     pub fn credentials(mut self, credentials: Credentials) -> Builder {
         self.settings.credentials = credentials;
@@ -129,8 +132,9 @@ impl Builder {
     }
 
     /// Sets further host names by which clients of a [listener](crate::listen) may address the
-    /// server. A server that needs credentials accepts any name; others accept only addresses,
-    /// [`BUILT_IN_HOSTS`](crate::BUILT_IN_HOSTS), names below `localhost`, and these.
+    /// server. A server that requires credentials accepts any name. Other servers accept only
+    /// addresses, [`BUILT_IN_HOSTS`](crate::BUILT_IN_HOSTS), names below `localhost`, and these
+    /// names.
     #[must_use]
     pub fn allowed_hosts(mut self, names: Vec<String>) -> Builder {
         self.settings.allowed_hosts = names;
@@ -145,37 +149,38 @@ impl Builder {
         self
     }
 
-    /// Sets the maximum numbers of concurrent reading and mutating requests. Excess requests get a
-    /// 429. 0 means no limit.
+    /// Sets the maximum numbers of concurrent reading and mutating requests; 0 means no limit.
+    /// Excess requests get a 429.
     #[must_use]
     pub fn requests_inflight(mut self, reading: u64, mutating: u64) -> Builder {
         self.settings.requests_max = [reading, mutating];
         self
     }
 
-    /// Sets the time limit from a request's head to the head of its answer. Defaults to one minute,
-    /// as in upstream. Watches are exempt.
+    /// Sets the time limit from the head of a request to the head of its answer. Defaults to one
+    /// minute, as in upstream. Watches are exempt.
     #[must_use]
     pub fn request_timeout(mut self, timeout: Duration) -> Builder {
         self.settings.request_timeout = timeout;
         self
     }
 
-    /// Sets the log, which is called after each request.
+    /// Sets the request log, which is called after each request.
     #[must_use]
     pub fn log(mut self, log: Arc<dyn Log>) -> Builder {
         self.settings.log = Some(log);
         self
     }
 
-    /// Uses the settings of another server.
+    /// Replaces the settings that were set before by those of another server.
     #[must_use]
     pub fn settings(mut self, settings: Settings) -> Builder {
         self.settings = settings;
         self
     }
 
-    /// Makes the cluster's time virtual: it advances only through `/podstorm/clock/advance`.
+    /// Makes the cluster's time virtual: it stands still until it is advanced, e.g. by a request
+    /// for `/podstorm/clock/advance`.
     #[must_use]
     pub fn virtual_time(mut self, time: Arc<dyn VirtualTime>) -> Builder {
         self.virtual_time = Some(time);
@@ -190,16 +195,16 @@ impl Builder {
         self
     }
 
-    /// Sets the HTML page that browsers get at `/`. It may draw the data of `/podstorm/live`. Other
-    /// clients, and browsers if there is no page, get the list of paths.
+    /// Sets the HTML page that browsers get at `/`. The page may draw the data of `/podstorm/live`.
+    /// Other clients get the list of paths at `/`, and so do browsers if there is no page.
     #[must_use]
     pub fn page(mut self, html: impl Into<Bytes>) -> Builder {
         self.page = Some(html.into());
         self
     }
 
-    /// Builds the server. It serves the kinds that the cluster serves now and those defined later.
-    /// Watches from an older version than the current one get a 410.
+    /// Builds the server. It serves the kinds that the cluster has now, and those that are defined
+    /// later. Watches from a version older than the current one get a 410.
     pub fn build(self) -> ApiServer {
         let catalog = catalog_of(&self.cluster, (self.clock)());
         ApiServer(Arc::new(Shared {
@@ -225,7 +230,7 @@ impl Builder {
 }
 
 fn catalog_of(cluster: &Cluster, now: Now) -> Catalog {
-    // Read first: a kind that is defined meanwhile invalidates the catalog.
+    // Read first: a kind that is defined in the meantime invalidates the catalog.
     let generation = cluster.kinds_generation();
     let stored = cluster.kinds().into_iter();
     let stored = stored.filter(|kind| kind.row().custom.is_none());
@@ -238,7 +243,7 @@ fn catalog_of(cluster: &Cluster, now: Now) -> Catalog {
 }
 
 impl ApiServer {
-    /// Returns a builder of a server for a cluster.
+    /// Returns a builder for a server of `cluster`.
     ///
     /// Watches with selectors, pages and lists of past states need a cluster that [keeps past
     /// states](podstorm_apiserver::ClusterOptions::keeps_past). If clients may read slowly, the
@@ -279,8 +284,8 @@ impl ApiServer {
         (self.0.clock)()
     }
 
-    /// Returns the current catalog. Clones a reference, unless a definition has changed the
-    /// catalog.
+    /// Returns the current catalog. Clones a reference, or rebuilds the catalog if the kinds have
+    /// changed since it was built.
     pub(crate) fn catalog(&self) -> Arc<Catalog> {
         let known = self.0.catalog.read();
         let known = known.unwrap_or_else(PoisonError::into_inner);
@@ -295,7 +300,7 @@ impl ApiServer {
         let catalog = Arc::new(catalog);
         *known = Arc::clone(&catalog);
         drop(known);
-        // Watches of removed kinds end.
+        // Wake all watches, so that those of removed kinds end.
         let open = self.0.watches.lock();
         let watches: Vec<_> = open.iter().filter_map(Weak::upgrade).collect();
         drop(open);
@@ -303,16 +308,16 @@ impl ApiServer {
         catalog
     }
 
-    /// Reports whether no kind was defined since the catalog was built. One load, no lock.
+    /// Reports whether the kinds have not changed since the catalog was built. One load, no lock.
     pub(crate) fn is_current(&self, catalog: &Catalog) -> bool {
         catalog.generation == self.0.cluster.kinds_generation()
     }
 
-    /// Ends all open and all future watches, before the server shuts down.
+    /// Ends all open and future watches. Called before the server shuts down.
     pub fn drain(&self) {
         let watches = {
             let mut watches = self.0.watches.lock();
-            // Relaxed: the lock orders it with watches that open concurrently.
+            // Relaxed: the lock orders this store with watches that open concurrently.
             self.0.draining.store(true, Ordering::Relaxed);
             std::mem::take(&mut *watches)
         };
@@ -346,7 +351,7 @@ impl ApiServer {
     ///
     /// # Errors
     /// The same as [`web_pages::check`]. Never fails if credentials are required, because a foreign
-    /// page has none.
+    /// page does not have any.
     pub(crate) fn check_page<B: http_body::Body>(
         &self,
         request: &Request<B>,
@@ -371,7 +376,7 @@ impl ApiServer {
 }
 
 impl ApiServer {
-    /// Returns the faults of the server.
+    /// Returns a handle with which to arm, list and disarm the server's faults.
     pub fn faults(&self) -> Faults<'_> {
         Faults {
             armed: &self.0.faults,
@@ -380,18 +385,18 @@ impl ApiServer {
         }
     }
 
-    /// Wakes the watches and answers whose holds are over. Called after the clock of a server with
-    /// [virtual time](Builder::virtual_time) was advanced other than by a request.
+    /// Wakes the watches and answers whose holds are over. Must be called after the clock of a
+    /// server with [virtual time](Builder::virtual_time) was advanced other than by a request.
     pub fn time_has_moved(&self) {
         self.0.faults.time_has_moved(self.now().mono_ns);
     }
 
-    /// Returns the name of each effect and how often it has struck.
+    /// Returns the name and the number of strikes of each effect.
     pub(crate) fn struck_by_effect(&self) -> impl Iterator<Item = (&'static str, u64)> {
         self.0.faults.struck_by_effect()
     }
 
-    /// Returns the effect of an armed fault on the request, if any.
+    /// Lets the armed faults strike a request. Returns the effect, or `None` if no fault strikes.
     pub(crate) fn strike(&self, asked: impl FnOnce() -> Option<Asked>) -> Option<Struck> {
         match self.0.faults.is_armed() {
             false => None,
@@ -402,7 +407,7 @@ impl ApiServer {
         }
     }
 
-    /// Returns the time by which holds end.
+    /// Returns the current time, by which holds end.
     pub(crate) fn time_of_holds(&self) -> HoldTime {
         HoldTime {
             now_ns: self.now().mono_ns,
@@ -425,7 +430,7 @@ impl ApiServer {
     }
 }
 
-/// Returns the computer's time. Monotonic time counts from its epoch.
+/// Returns the computer's time. The monotonic time counts from the Unix epoch.
 fn system_time() -> Now {
     let since = std::time::SystemTime::UNIX_EPOCH
         .elapsed()

@@ -1,4 +1,4 @@
-//! Baselines: results saved under a name in a directory, for comparison with later runs.
+//! Baselines: results that are saved under a name in a directory, for comparison with later runs.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -7,14 +7,14 @@ use anyhow::{Result, bail};
 
 use super::load::{self, Loaded};
 
-/// The default directory.
+/// The default directory of the baselines.
 pub const DIRECTORY: &str = ".loadgen/baselines";
 
-/// Parses the name of a baseline, which is a valid file name on every system: letters, digits, `-`
-/// and `_`, and `.` after the first character.
+/// Checks the name of a baseline and returns it. A name must be a valid file name on every system:
+/// it consists of at most 100 letters, digits, `-`, `_` and, after the first character, `.`.
 ///
 /// # Errors
-/// The text is not such a name.
+/// The string is not a valid name.
 pub fn name(text: &str) -> Result<String> {
     let safe = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.');
     if text.is_empty() || text.len() > 100 || text.starts_with('.') || !text.bytes().all(safe) {
@@ -25,15 +25,15 @@ pub fn name(text: &str) -> Result<String> {
     Ok(text.to_owned())
 }
 
-/// Returns the file of a baseline.
+/// Returns the path of a baseline's file.
 pub fn file(directory: &Path, name: &str) -> PathBuf {
     directory.join(format!("{name}.json"))
 }
 
-/// Reads a baseline.
+/// Reads the results in a baseline.
 ///
 /// # Errors
-/// There is no baseline of that name, or its file contains no results.
+/// There is no baseline with this name, or its file contains no results.
 pub fn read(directory: &Path, name: &str) -> Result<Vec<Loaded>> {
     let file = file(directory, name);
     if !file.exists() {
@@ -48,7 +48,7 @@ pub fn read(directory: &Path, name: &str) -> Result<Vec<Loaded>> {
     load::read(&file)
 }
 
-/// Returns the names of the baselines in a directory, sorted.
+/// Returns the names of all baselines in a directory, sorted; empty if the directory can't be read.
 fn names(directory: &Path) -> Vec<String> {
     let entries = fs::read_dir(directory).into_iter().flatten().flatten();
     let mut names: Vec<String> = entries

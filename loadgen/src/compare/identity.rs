@@ -1,5 +1,5 @@
-//! Determines whether two results are comparable, and how they differ: metrics of different
-//! scenarios can't be compared; a different setting may be the reason for the comparison.
+//! Determines whether two results can be compared, and how they differ. The metrics of different
+//! scenarios can't be compared; a different setting may be the very reason for the comparison.
 
 use std::collections::BTreeMap;
 
@@ -18,26 +18,27 @@ use crate::workloads::flags;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Weight {
-    /// The metrics have different meanings: comparing them needs --force.
+    /// The metrics have different meanings: comparing them requires `--force`.
     Incomparable,
-    /// The difference may be the reason for the comparison: it is reported.
+    /// The difference may be the reason for the comparison, so it is only reported.
     Noted,
 }
 
-/// A difference between results.
+/// A difference between two results, other than in their metrics.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Difference {
-    /// The flag of `run` that sets it, such as `--kube-api-qps`, or the member of the result.
+    /// The flag of `run` for the setting, such as `--kube-api-qps`; without a flag, the name of the
+    /// member in the result.
     pub what: String,
-    /// The value of the base, in the syntax of the flag; JSON without a flag.
+    /// The value in the base, in the syntax of the flag; as JSON if there is no flag.
     pub base: String,
-    /// The value of the new result.
+    /// The value in the new result, in the same syntax.
     pub new: String,
-    /// The consequence.
+    /// The consequence of the difference.
     pub weight: Weight,
 }
 
-/// Members that define what was measured.
+/// Members of a result that define what was measured.
 const INCOMPARABLE: [&str; 6] = [
     "schema_version",
     "scenario",
@@ -47,7 +48,7 @@ const INCOMPARABLE: [&str; 6] = [
     "input.ignored",
 ];
 
-/// Members that define how it was measured.
+/// Members of a result that define how it was measured.
 const NOTED: [&str; 6] = [
     "version",
     "behaviour",
@@ -57,13 +58,14 @@ const NOTED: [&str; 6] = [
     "host.allocator",
 ];
 
-/// Settings that are also members of the result or, like the seed, handled separately.
+/// Settings that are not compared here, because they are also members of the result or, like the
+/// seed, are handled separately.
 const SAID_ELSEWHERE: [&str; 5] = ["scenario", "engine", "behaviour", "seed", "size.pods"];
 
 /// The syntax of a flag's value.
 #[derive(Clone, Copy)]
 enum Form {
-    /// Unchanged; null is "unlimited".
+    /// Taken unchanged; null means "unlimited".
     Plain,
     /// Nanoseconds.
     Duration,
@@ -77,7 +79,7 @@ enum Form {
     Rate,
 }
 
-/// Settings by member, with the flags that set them and the syntax of their values.
+/// The flags that set the members of the settings, with the syntax of their values.
 const FLAGS: &str = "
 threads --threads plain
 size.pods --pods plain
@@ -107,7 +109,8 @@ min_ready_seconds --min-ready-seconds seconds
 size.pods_asked --pods plain
 ";
 
-/// Returns the flag that sets a member of the settings.
+/// Returns the flag that sets a member of the settings, and the syntax of its value; `None` if no
+/// flag does.
 fn flag_of(member: &str) -> Option<(String, Form)> {
     if let Some(gate) = member.strip_prefix("controller.feature_gates.") {
         return Some((format!("--feature-gates {gate}"), Form::Plain));
@@ -115,7 +118,7 @@ fn flag_of(member: &str) -> Option<(String, Form)> {
     if let Some(flag) = member.strip_prefix("controller_times.") {
         return Some((format!("--{flag}"), Form::Duration));
     }
-    // Numbers of workers have the names of their flags.
+    // The members for numbers of workers are named after their flags.
     if let Some(name) = member.strip_prefix("controller.concurrent_") {
         return Some((
             format!("--concurrent-{}", name.replace('_', "-")),
@@ -141,7 +144,8 @@ fn flag_of(member: &str) -> Option<(String, Form)> {
     Some((flag.to_owned(), form))
 }
 
-/// Formats a setting as its flag accepts it; `None` if it does not have the expected type.
+/// Formats a setting in the syntax of its flag; `None` if the value does not have the expected
+/// type.
 fn as_flag(form: Form, value: &Value) -> Option<String> {
     match form {
         Form::Plain if value.is_null() => Some("unlimited".to_owned()),
@@ -154,7 +158,7 @@ fn as_flag(form: Form, value: &Value) -> Option<String> {
     }
 }
 
-/// Returns the differences between two results, apart from seeds and metrics.
+/// Returns the differences between two results, except for seeds and metrics.
 pub fn differences(base: &MetricValues, new: &MetricValues) -> Vec<Difference> {
     let mut all = Vec::new();
     let mut add = |what: &str, base: Option<&Value>, new: Option<&Value>, weight| {
@@ -194,8 +198,8 @@ pub fn differences(base: &MetricValues, new: &MetricValues) -> Vec<Difference> {
     all
 }
 
-/// Returns the first problem within one side: results that are not comparable, or a schema that
-/// this program does not know.
+/// Returns the first problem within one side: results that can't be compared with each other, or a
+/// schema version that this program does not know. `None` if there is no problem.
 pub fn problem_within(side: &str, results: &[Loaded]) -> Option<String> {
     let unknown = results.iter().find(|loaded| {
         let version = loaded.metrics.json().get("schema_version");
@@ -212,7 +216,7 @@ pub fn problem_within(side: &str, results: &[Loaded]) -> Option<String> {
     let first = results.first()?;
     for other in &results[1..] {
         let unlike = differences(&first.metrics, &other.metrics);
-        // Machines may differ within one side; the sides report it.
+        // The results of one side may come from different machines; the comparison reports this.
         let unlike = unlike.iter().find(|one| !one.what.starts_with("host."));
         if let Some(difference) = unlike {
             return Some(format!(
@@ -224,7 +228,7 @@ pub fn problem_within(side: &str, results: &[Loaded]) -> Option<String> {
     None
 }
 
-/// Returns the seeds of results, in order.
+/// Returns the seeds of the results, sorted.
 pub fn seeds(results: &[Loaded]) -> Vec<u64> {
     let seed = |loaded: &Loaded| loaded.metrics.json().get("seed").and_then(Value::as_u64);
     results.iter().filter_map(seed).collect()
@@ -235,7 +239,7 @@ fn at<'a>(json: &'a Value, path: &str) -> Option<&'a Value> {
         .try_fold(json, |value, name| value.get(name))
 }
 
-/// Returns every setting by its path.
+/// Returns every setting of a result, by its path.
 fn settings(json: &Value) -> BTreeMap<String, Value> {
     let mut flat = BTreeMap::new();
     if let Some(Value::Object(members)) = json.get("settings") {
@@ -251,7 +255,7 @@ fn flatten(path: &str, value: &Value, into: &mut BTreeMap<String, Value>) {
         return;
     }
     match value {
-        // Members that one flag sets together are one setting.
+        // Several members that one flag sets together count as one setting.
         Value::Object(members) if flag_of(path).is_none() => {
             for (name, value) in members {
                 flatten(&format!("{path}.{name}"), value, into);

@@ -1,5 +1,5 @@
 //! Reads files of results: one result of `run --json`, the results of `run --runs --json`, a JSON
-//! array of results, or several in sequence (JSON lines).
+//! array of results, or several results in sequence (JSON lines).
 
 use std::fs;
 use std::io::{self, Read};
@@ -11,19 +11,20 @@ use serde_json::Value;
 use crate::metrics::MetricValues;
 use crate::units::without_mark;
 
-/// A result with its origin.
+/// A result and its origin.
 #[derive(Clone, Debug)]
 pub struct Loaded {
-    /// The file and, if it contains several results, the number: `a.json`, `a.json (result 2)`.
+    /// The file and, if it contains several results, the number of the result: `a.json`,
+    /// `a.json (result 2)`.
     pub place: String,
     /// The metrics of the result.
     pub metrics: MetricValues,
 }
 
-/// The largest file of results, in bytes; a result takes about 100 kB.
+/// The maximum size of a file of results, in bytes; one result takes about 100 kB.
 const MAX_BYTES: u64 = 256 << 20;
 
-/// A member of a result: its name, its expected type, and a check of a value.
+/// A member of a result: its name, its expected type, and a check of its value.
 type Member = (&'static str, &'static str, fn(&Value) -> bool);
 
 /// The members that identify a JSON object as a result, with their types.
@@ -36,7 +37,7 @@ const NEEDED: [Member; 6] = [
     ("settings", "an object", Value::is_object),
 ];
 
-/// Reads the results of a file; `-` is standard input.
+/// Reads the results in a file; `-` is standard input.
 ///
 /// # Errors
 /// The file can't be read, is not JSON, or contains something other than results.
@@ -67,10 +68,10 @@ pub fn read(path: &Path) -> Result<Vec<Loaded>> {
     read_text(&shown, without_mark(&text))
 }
 
-/// Reads the results of a text; `shown` names it in errors.
+/// Parses the results in a string; `shown` names their origin in errors.
 ///
 /// # Errors
-/// The same as [`read`].
+/// The string is not JSON, or contains something other than results.
 pub fn read_text(shown: &str, text: &str) -> Result<Vec<Loaded>> {
     let mut values: Vec<Value> = Vec::new();
     for value in serde_json::Deserializer::from_str(text).into_iter::<Value>() {

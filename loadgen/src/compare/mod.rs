@@ -1,9 +1,9 @@
-//! Compares two results, or two sets of results with several seeds: every metric, the differences,
-//! and regressions beyond the tolerance.
+//! Compares two results, or two sets of results from several seeds: every metric, other
+//! differences, and regressions beyond the tolerance.
 //!
-//! [`load`] reads result files, [`identity`] determines whether two results are comparable,
+//! [`load`] reads result files, [`identity`] determines whether two results can be compared,
 //! [`compare`] gives a verdict on every metric under [`Tolerances`], [`render`] formats the
-//! comparison, [`page`] renders it as a page.
+//! comparison as text, [`page`] renders it as an HTML page.
 
 pub mod baseline;
 pub mod identity;

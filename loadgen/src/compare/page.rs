@@ -1,5 +1,5 @@
-//! A comparison as a self-contained page in the style of a run's page: regressions, improvements
-//! and changes, and on demand the metrics that are equal.
+//! A comparison as a self-contained HTML page in the style of a run's page: regressions,
+//! improvements and changes, and, on demand, the metrics that are equal.
 
 use minijinja::context;
 use minijinja::value::Serde;
@@ -9,13 +9,13 @@ use super::render::{Sides, cells, header, headline, heads, summary};
 use super::verdict::{Comparison, Row, Verdict};
 use crate::report::page;
 
-/// The ratio that fills half of its cell, to either side.
+/// The ratio whose bar fills half of its cell, to either side.
 const WIDEST_RATIO: f64 = 4.0;
 
-/// Renders the page: a table for each kind of verdict; that of equal metrics is collapsed.
+/// Renders the page: one table per kind of verdict; the table of equal metrics is collapsed.
 ///
 /// # Panics
-/// Never with the built-in template.
+/// Never panics with the built-in template.
 pub fn page(comparison: &Comparison, sides: &Sides) -> String {
     use Verdict::{
         Better, Changed, Noise, OnlyInBase, OnlyInNew, Regression, Same, WithinTolerance,
@@ -51,7 +51,7 @@ pub fn page(comparison: &Comparison, sides: &Sides) -> String {
     page::render(include_str!("page.html"), values)
 }
 
-/// Returns the row of a metric: its cells, the start and width of the bar of its ratio in percent,
+/// Returns the table row of a metric: its cells, the start and width of its ratio's bar in percent,
 /// and its style.
 fn line(comparison: &Comparison, row: &Row) -> Value {
     let (from, width) = bar(row.ratio);
@@ -63,8 +63,9 @@ fn line(comparison: &Comparison, row: &Row) -> Value {
     json!({"cells": cells(comparison, row), "from": from, "width": width, "class": class})
 }
 
-/// Returns the bar of a ratio from the middle of its cell, in percent: to the right if the new
-/// value is greater, to the left if it is smaller, on a logarithmic scale.
+/// Returns the start and width of a ratio's bar, in percent of its cell. On a logarithmic scale,
+/// the bar extends from the middle to the right if the new value is greater, and to the left if it
+/// is smaller.
 fn bar(ratio: Option<f64>) -> (f64, f64) {
     let Some(ratio) = ratio.filter(|ratio| ratio.is_finite() && *ratio >= 0.0) else {
         return (50.0, 0.0);

@@ -1,5 +1,5 @@
-//! Formats of a comparison: a table for the terminal, Markdown for a pull request, JSON for
-//! programs.
+//! The text formats of a comparison: a table for the terminal, Markdown for a pull request, JSON
+//! for programs.
 
 use std::fmt::Write;
 
@@ -16,7 +16,7 @@ const SEEDS_SHOWN: usize = 10;
 /// The maximum number of regressions that a reason names.
 const REGRESSIONS_NAMED: usize = 3;
 
-/// Width of a paragraph next to its label.
+/// The width of a paragraph beside its label, in columns.
 const PARAGRAPH: usize = 90;
 
 /// The names of the two sides.
@@ -28,7 +28,8 @@ pub struct Sides {
     pub new: String,
 }
 
-/// Formats the table for the terminal: the metrics that differ, or all of them.
+/// Formats a table for the terminal, with the metrics that differ or, if `all` is set, every
+/// metric.
 pub fn table(comparison: &Comparison, sides: &Sides, all: bool) -> String {
     let mut text = String::new();
     let mut put = |label: &str, said: &str| {
@@ -85,7 +86,7 @@ pub fn markdown(comparison: &Comparison, sides: &Sides, all: bool) -> String {
     text
 }
 
-/// Formats JSON: the whole comparison, with the names of both sides.
+/// Formats the whole comparison as JSON, with the names of both sides.
 pub fn json(comparison: &Comparison, sides: &Sides) -> String {
     let mut value = serde_json::to_value(comparison).expect("the keys of a comparison are strings");
     if let Value::Object(members) = &mut value {
@@ -95,8 +96,9 @@ pub fn json(comparison: &Comparison, sides: &Sides) -> String {
     format!("{value:#}\n")
 }
 
-/// Formats the regressions in one line, for the reason of a run: `worse than the baseline main:
-/// elapsed_seconds 2.1 s, was 1 s`. Empty if there are none.
+/// Formats the regressions in one line, as a run's reason to fail:
+/// `worse than the baseline main: elapsed_seconds 2.1 s, was 1 s`. Empty if there are no
+/// regressions.
 pub fn reason(comparison: &Comparison, base: &str) -> String {
     let named: Vec<String> = comparison
         .regressed()
@@ -151,7 +153,7 @@ fn shown(comparison: &Comparison, all: bool) -> Vec<&Row> {
     comparison.metrics.iter().filter(wanted).collect()
 }
 
-/// Returns the header of the table. The p-values have a column if there are any.
+/// Returns the header of the table. It has a column for p-values only if there are any.
 pub(super) fn header(comparison: &Comparison) -> Vec<String> {
     let mut header = vec!["figure", "base", "new", "new/base"];
     if has_p_values(comparison) {
@@ -211,7 +213,7 @@ pub(super) fn headline(comparison: &Comparison) -> String {
     }
 }
 
-/// Formats in one line how many metrics have each verdict.
+/// Formats in one line how many metrics got each verdict.
 pub(super) fn summary(comparison: &Comparison, all: bool) -> String {
     let mut text = headline(comparison);
     for verdict in [
@@ -238,7 +240,7 @@ pub(super) fn summary(comparison: &Comparison, all: bool) -> String {
     text
 }
 
-/// Escapes text for a cell of a Markdown table.
+/// Escapes a string for a cell of a Markdown table.
 fn escaped(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {

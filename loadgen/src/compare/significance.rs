@@ -1,19 +1,20 @@
-//! Tests whether two sets of values differ by more than chance: the two-sided Mann-Whitney U test.
+//! Tests whether two sets of values differ by more than chance, with the two-sided Mann-Whitney U
+//! test.
 //!
-//! The values of both sides are ranked together; equal values get their mean rank. Up to 60 values
-//! the p-value is exact: the share of all divisions of the ranks between the sides whose rank sum
-//! is at least as far from its expectation as the observed one. Above that, it is the normal
-//! approximation with corrections for ties and continuity.
+//! The values of both sides are ranked together; equal values get their mean rank. For up to 60
+//! values, the p-value is exact: the share of all divisions of the ranks between the sides whose
+//! rank sum is at least as far from its expectation as the observed one. For more values, it comes
+//! from the normal approximation with corrections for ties and continuity.
 
 /// The maximum number of values for which every division of the ranks is counted.
 const EXACT_MAX: usize = 60;
 
-/// A difference with a p-value below this counts as real.
+/// A difference with a p-value below this counts as significant.
 pub const SIGNIFICANT: f64 = 0.05;
 
 /// Returns the p-value of two sets of values; `None` if a side is empty.
 ///
-/// Takes time proportional to the fourth power of the number of values, up to 60.
+/// For up to 60 values, the time is proportional to the fourth power of their number.
 pub fn p_value(base: &[f64], new: &[f64]) -> Option<f64> {
     if base.is_empty() || new.is_empty() {
         return None;
@@ -31,7 +32,7 @@ pub fn p_value(base: &[f64], new: &[f64]) -> Option<f64> {
     }
 }
 
-/// Returns the smallest p-value that sets of these sizes can have.
+/// Returns the smallest p-value that two sets of these sizes can have.
 pub fn smallest_p_value(base: usize, new: usize) -> f64 {
     let mut ways = 1.0;
     for step in 1..=base {
@@ -40,8 +41,8 @@ pub fn smallest_p_value(base: usize, new: usize) -> f64 {
     (2.0 / ways).min(1.0)
 }
 
-/// Returns twice the rank of each value, base first, and the sum of t³ - t over the groups of t
-/// equal values.
+/// Returns twice the rank of each value, the values of the base first, and the sum of t³ - t over
+/// the groups of t equal values.
 fn doubled_ranks(base: &[f64], new: &[f64]) -> (Vec<usize>, f64) {
     let values: Vec<f64> = base.iter().chain(new).copied().collect();
     let mut order: Vec<usize> = (0..values.len()).collect();
@@ -58,7 +59,7 @@ fn doubled_ranks(base: &[f64], new: &[f64]) -> (Vec<usize>, f64) {
                 .count()
                 .max(1);
         for at in &order[from..to] {
-            // The ranks from + 1 to `to`: twice their mean.
+            // Twice the mean of the ranks `from + 1` to `to`.
             ranks[*at] = from + 1 + to;
         }
         let equal = (to - from) as f64;
@@ -68,7 +69,7 @@ fn doubled_ranks(base: &[f64], new: &[f64]) -> (Vec<usize>, f64) {
     (ranks, ties)
 }
 
-/// Counts, by rank sum, the ways to choose `size` of the ranks.
+/// Returns the p-value by counting the ways to choose `size` of the ranks, by rank sum.
 fn exact(ranks: &[usize], size: usize, expected: usize, distance: usize) -> f64 {
     let most: usize = ranks.iter().sum();
     let mut ways = vec![vec![0.0_f64; most + 1]; size + 1];
@@ -118,7 +119,8 @@ fn upper_tail(z: f64) -> f64 {
     (-z * z / 2.0).exp() / (2.0 * std::f64::consts::PI).sqrt() * sum
 }
 
-/// Returns the median; the mean of the middle two of an even number. `None` without values.
+/// Returns the median; the mean of the middle two for an even number of values. `None` without
+/// values.
 pub fn median(values: &[f64]) -> Option<f64> {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
@@ -139,7 +141,7 @@ mod tests {
         assert!((value - wanted).abs() < 1e-6, "{value}, not {wanted}");
     }
 
-    /// Computed by hand: of all divisions, those at least as far from the middle.
+    /// Computed by hand: the share of all divisions that are at least as far from the middle.
     #[test]
     fn small_sets_are_exact() {
         let apart = |n: usize| {
@@ -152,7 +154,7 @@ mod tests {
         assert_near(apart(3), 2.0 / 20.0);
         assert_near(apart(4), 2.0 / 70.0);
         assert_near(smallest_p_value(4, 4), 2.0 / 70.0);
-        // Ranks 1, 2, 4 against 3, 5, 6: sums of 7 or less and of 14 or more are 2 + 2 of 20.
+        // Ranks 1, 2, 4 against 3, 5, 6: the sums of at most 7 and of at least 14 are 2 + 2 of 20.
         assert_near(
             p_value(&[1.0, 2.0, 4.0], &[3.0, 5.0, 6.0]).unwrap(),
             4.0 / 20.0,
@@ -162,7 +164,7 @@ mod tests {
     #[test]
     fn equal_values_are_not_significant() {
         assert_near(p_value(&[1.0; 5], &[1.0; 5]).unwrap(), 1.0);
-        // The sums are equally far apart whichever side has the 9.
+        // Both sums are equally far from the middle, whichever side has the 9.
         let p = p_value(&[1.0, 1.0, 1.0], &[1.0, 1.0, 9.0]).unwrap();
         assert_near(p, 1.0);
         assert_eq!(p_value(&[], &[1.0]), None);

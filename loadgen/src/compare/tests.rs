@@ -1,4 +1,4 @@
-//! Results for the tests of this module.
+//! Results for the tests of comparisons.
 
 use serde_json::{Value, json};
 
@@ -6,7 +6,7 @@ use super::Loaded;
 use crate::metrics::MetricValues;
 use crate::result::SCHEMA_VERSION;
 
-/// Returns a small result with these members replaced.
+/// Returns a small result in which these members are replaced.
 pub(super) fn result(members: Value) -> Loaded {
     let mut json = json!({
         "schema_version": SCHEMA_VERSION, "version": "0.1.0", "scenario": "up-down", "engine": "virtual",

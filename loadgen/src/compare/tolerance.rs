@@ -1,4 +1,4 @@
-//! Tolerances, how much worse a metric may be: `5%`, `p99=10%`, `pod_ready_latency=5%`,
+//! Tolerances for how much worse a metric may be: `5%`, `p99=10%`, `pod_ready_latency=5%`,
 //! `excess=10`.
 
 use std::fmt;
@@ -11,25 +11,25 @@ use crate::metrics::{Better, MetricName, Statistic, Unit};
 /// The default tolerance of a metric.
 const DEFAULT: Limit = Limit::Share(0.05);
 
-/// How much worse than the base a metric may be.
+/// By how much a metric may be worse than in the base.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Limit {
     /// A share of the base.
     Share(f64),
-    /// An amount in the metric's unit.
+    /// An absolute amount, in the metric's unit.
     Amount(f64),
 }
 
-/// The metrics that a tolerance applies to, from wide to narrow.
+/// The metrics that a tolerance covers, from the widest scope to the narrowest.
 #[derive(Clone, Debug, PartialEq)]
 enum Scope {
-    /// All metrics.
+    /// Every metric.
     All,
     /// One statistic of every distribution.
     Statistic(Statistic),
     /// A metric with all its statistics or entries.
     Metric(MetricName),
-    /// One statistic or entry.
+    /// One statistic or one entry of a metric.
     One(MetricName),
 }
 
@@ -53,12 +53,12 @@ impl Scope {
     }
 }
 
-/// One `--tolerance`.
+/// The value of one `--tolerance`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Tolerance {
     scope: Scope,
     limit: Limit,
-    /// The text as the user wrote it.
+    /// The tolerance as the user wrote it.
     text: String,
 }
 
@@ -92,7 +92,7 @@ impl FromStr for Tolerance {
         }
         let unit = match &scope {
             Scope::Metric(name) | Scope::One(name) => name.unit(),
-            // All distributions are of times.
+            // Every distribution is one of times.
             Scope::Statistic(Statistic::Count) => Unit::Count,
             Scope::All | Scope::Statistic(_) => Unit::Seconds,
         };
@@ -116,7 +116,7 @@ fn scope(name: &str) -> Result<Scope> {
     MetricName::metric(name).map(Scope::Metric)
 }
 
-/// Parses `5%` as a share; `None` for a string that is not a share.
+/// Parses a share such as `5%`; `None` if the string does not end with `%`.
 fn share(text: &str) -> Result<Option<Limit>> {
     let Some(digits) = text.trim().strip_suffix('%') else {
         return Ok(None);
@@ -137,8 +137,8 @@ pub struct Tolerances {
 }
 
 impl Tolerances {
-    /// Combines tolerances; the narrowest one that covers a metric applies, and of equally narrow
-    /// ones the last.
+    /// Combines tolerances. The narrowest one that covers a metric applies; among equally narrow
+    /// ones, the last.
     pub fn new(given: Vec<Tolerance>) -> Tolerances {
         Tolerances { given }
     }
@@ -150,15 +150,15 @@ impl Tolerances {
             .map_or(DEFAULT, |one| one.limit)
     }
 
-    /// Reports whether `new` is worse than `base` by more than the tolerance. A share of zero is
-    /// zero.
+    /// Reports whether `new` is worse than `base` by more than the tolerance. A share of a base of
+    /// zero is zero.
     pub fn exceeded(&self, metric: &MetricName, base: f64, new: f64) -> bool {
         let worse_by = match metric.better() {
             Better::Less => new - base,
             Better::More => base - new,
             Better::Neither => return false,
         };
-        // Ignore the last digit of a product.
+        // Ignore rounding errors in the last digit of the product.
         let allowed = match self.limit(metric) {
             Limit::Share(share) => share * base.abs() * (1.0 + 1e-12),
             Limit::Amount(amount) => amount,

@@ -1,4 +1,4 @@
-//! The verdict on every metric of two sides: medians, their ratio, whether the difference can be
+//! The verdict on every metric of two sides: medians, their ratio, whether the difference may be
 //! chance, and whether it exceeds the tolerance.
 
 use serde::{Serialize, Serializer};
@@ -20,20 +20,20 @@ pub enum Verdict {
     Better,
     /// Worse or better, within the tolerance.
     WithinTolerance,
-    /// Different by more than the tolerance, but likely by chance.
+    /// Different by more than the tolerance, but the difference may be chance.
     Noise,
-    /// Changed, neither better nor worse.
+    /// Changed; neither direction is better.
     Changed,
-    /// Equal.
+    /// Equal on both sides.
     Same,
-    /// Only in the base.
+    /// Present only in the base.
     OnlyInBase,
-    /// Only in the new results.
+    /// Present only in the new results.
     OnlyInNew,
 }
 
 impl Verdict {
-    /// Returns the words for readers.
+    /// Returns the verdict in words.
     pub const fn text(self) -> &'static str {
         match self {
             Verdict::Regression => "REGRESSION",
@@ -48,7 +48,7 @@ impl Verdict {
     }
 }
 
-/// One metric of both sides.
+/// One metric on both sides.
 #[derive(Clone, Debug, Serialize)]
 pub struct Row {
     /// The metric.
@@ -102,7 +102,8 @@ impl Comparison {
     }
 }
 
-/// Compares results, one or more per side; `only` selects metrics, and is empty for all.
+/// Compares results, at least one per side. `only` selects metrics; if it is empty, all are
+/// compared.
 ///
 /// # Panics
 /// A side has no result.
@@ -116,7 +117,7 @@ pub fn compare(
     let all = base.iter().chain(new).map(|loaded| &loaded.metrics);
     let mut names = MetricValues::names_of_all(all);
     if !only.is_empty() {
-        // A pattern selects the sum that it names, not each entry.
+        // A pattern selects the sum over its matches, not each entry.
         names = only.iter().map(MetricName::canonical).collect();
     }
     let metrics: Vec<Row> = names
@@ -160,7 +161,8 @@ fn row(name: MetricName, base: &[Loaded], new: &[Loaded], tolerances: &Tolerance
     }
 }
 
-/// Replaces a nanosecond by zero: it is the minimum of the histograms and represents zero.
+/// Replaces a duration of one nanosecond by zero: the histograms record zero as their minimum, a
+/// nanosecond.
 fn settled(unit: Unit, value: f64) -> f64 {
     if unit == Unit::Seconds && value <= 1e-9 {
         0.0

@@ -28,45 +28,45 @@ use crate::workloads::explain::{Asked, Explanation, Layout};
 
 const HOUR_NS: i64 = 3_600_000_000_000;
 
-/// The longest time to count the budgets, in the time of the copy.
+/// The maximum time for counting the budgets, in ns of the copy's time.
 const COUNT_NS: i64 = 10_000_000_000;
 
-/// The annotation of pods that a kubelet runs from a file.
+/// The annotation of static pods, which a kubelet runs from a file.
 const MIRROR: &str = "kubernetes.io/config.mirror";
 
-/// The answer.
+/// The answer to the question which pods a drain evicts.
 #[derive(Clone, Debug, Serialize)]
 struct Answer {
     /// The version of these fields: incremented when one changes its meaning.
     schema_version: u32,
     node: String,
-    /// Whether the node accepts no new pods.
+    /// Whether the node is marked unschedulable.
     is_cordoned: bool,
-    /// The pods of the node; those that go come first.
+    /// The pods on the node, those that can be evicted first.
     pods: Vec<Fate>,
-    /// The budgets that select at least one of them.
+    /// The budgets that select at least one of these pods.
     budgets: Vec<BudgetUse>,
     /// Other remarks, in sentences.
     notes: Vec<String>,
 }
 
-/// The fate of a pod.
+/// What the drain does with a pod.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 struct Fate {
     namespace: String,
     name: String,
-    /// The pod's controller: `ReplicaSet web`.
+    /// The pod's controller, such as `ReplicaSet web`; `None` without a controller.
     #[serde(skip_serializing_if = "Option::is_none")]
     owner: Option<String>,
     fate: Verdict,
-    /// The budgets that select it.
+    /// The budgets that select the pod.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     budgets: Vec<String>,
-    /// The reason, in words.
+    /// The reason for the verdict, in words.
     why: String,
 }
 
-/// The fates of pods, in display order.
+/// What can happen to a pod, in display order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 enum Verdict {
@@ -80,7 +80,7 @@ enum Verdict {
     Stays,
 }
 
-/// A budget, and how the drain uses it.
+/// A budget and how the drain uses it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 struct BudgetUse {
     namespace: String,
@@ -88,11 +88,11 @@ struct BudgetUse {
     expected: i64,
     healthy: i64,
     desired: i64,
-    /// Evictions that it allows before the drain.
+    /// The number of evictions that the budget allows before the drain.
     allowed: i64,
-    /// Pods of the node that go.
+    /// The number of the node's pods that go.
     goes: usize,
-    /// Pods of the node that wait.
+    /// The number of the node's pods that wait.
     waits: usize,
 }
 
@@ -118,7 +118,7 @@ impl Explanation for Answer {
     }
 }
 
-/// Returns the name of the node, which must be among the objects.
+/// Returns the name of the node, after a check that the node is among the objects.
 fn check_node(wanted: &str, objects: &[InputObject]) -> Result<String> {
     let nodes = objects.iter().filter_map(|object| match object {
         InputObject::Node(node) => Some(node.metadata.name.to_string()),
@@ -141,18 +141,18 @@ fn check_node(wanted: &str, objects: &[InputObject]) -> Result<String> {
     bail!("the input has no Node {wanted:?}; the nearest: {near}")
 }
 
-/// Returns a cluster with these objects in which only the disruption controller runs and has
-/// counted the budgets; and the objects that the server refused, in words.
+/// Returns a cluster with these objects, in which only the disruption controller runs and has
+/// counted the budgets; and a description of each object that the server refused.
 fn copied(mut objects: Vec<InputObject>, now: Now) -> (Harness, Vec<String>) {
     let mut options = SimOptions::new(EngineKind::Virtual, 1);
-    // Pods do not change while the budgets are counted.
+    // Pods must not change while the budgets are counted.
     options.latency.pod_startup = Latency::Constant(HOUR_NS);
     options.latency.pod_termination = Latency::Constant(HOUR_NS);
     let controllers = Controllers::from_words(Rows::installed(), &["disruption"]);
     options.services.controllers = controllers.expect("the disruption controller exists");
     let harness = Harness::new(&options).starting_at(now.wall_ns);
     let mut all: Vec<InputObject> = missing_namespaces(&objects).collect();
-    // Owners come before the objects they own, and pods last.
+    // Owners come before the objects that they own, and pods come last.
     objects.sort_by_key(|object| match object {
         InputObject::Namespace(_) => 0,
         InputObject::Pod(_) => 2,
@@ -164,7 +164,7 @@ fn copied(mut objects: Vec<InputObject>, now: Now) -> (Harness, Vec<String>) {
         let name = described(object.as_object());
         let api = harness.cluster().api(object.kind());
         match api.import(object.into_any(), harness.now()) {
-            // Some namespaces exist from the start.
+            // 409 is expected: some namespaces exist from the start.
             Err(error) if error.code != 409 => refused.push(format!("left out {name}: {error}")),
             _ => {}
         }
@@ -174,7 +174,7 @@ fn copied(mut objects: Vec<InputObject>, now: Now) -> (Harness, Vec<String>) {
     (harness, refused)
 }
 
-/// Evicts every pod of the node at the same time.
+/// Evicts every pod on the node at the same time and returns the outcome.
 fn drain(cluster: &Cluster, node: &str, now: Now) -> Answer {
     let before = budgets(cluster);
     let (pods, _) = cluster.list::<Pod>(None);
@@ -256,7 +256,7 @@ fn selects(budget: &Budget, pod: &Pod) -> bool {
             .is_ok_and(|selector| selector.matches(&pod.metadata.labels))
 }
 
-/// Returns why `kubectl drain` leaves a pod on its node, if it does.
+/// Returns why `kubectl drain` leaves a pod on its node; `None` if it evicts the pod.
 pub(crate) fn why_it_stays(pod: &Pod) -> Option<&'static str> {
     if pod.metadata.annotations.get(MIRROR).is_some() {
         Some("its kubelet runs it from a file")
@@ -272,7 +272,7 @@ fn is_of_daemon(pod: &Pod) -> bool {
     owner.is_some_and(|owner| *owner.kind == *"DaemonSet")
 }
 
-/// Returns the fate of a pod, and the reason.
+/// Tries to evict a pod, and returns the verdict with its reason.
 fn fate_of(cluster: &Cluster, pod: &Pod, budgets: &[&Budget], now: Now) -> (Verdict, String) {
     let meta = &pod.metadata;
     let leaves = || meta.is_deleting().then_some("it is being deleted already");
@@ -302,7 +302,7 @@ fn why_it_goes(pod: &Pod, budgets: &[&Budget]) -> String {
     }
 }
 
-/// Returns whether a refused pod may go later, and the reason.
+/// Returns whether a pod whose eviction was refused may go later, and the reason.
 fn why_it_waits(error: &ApiError, pod: &Pod, budgets: &[&Budget]) -> (Verdict, String) {
     let [budget] = budgets else {
         return (Verdict::Stuck, error.message.clone());
@@ -337,7 +337,7 @@ fn why_it_waits(error: &ApiError, pod: &Pod, budgets: &[&Budget]) -> (Verdict, S
     (Verdict::Waits, why)
 }
 
-/// Returns what `kubectl drain` asks for before it begins.
+/// Returns a remark for each flag that `kubectl drain` requires because of these pods.
 fn notes(pods: &[&Arc<Pod>]) -> Vec<String> {
     let is_live = |pod: &&&Arc<Pod>| !pod.status.phase.is_terminal();
     let count = |is: &dyn Fn(&Pod) -> bool| {

@@ -1,4 +1,4 @@
-//! Drains of one node, for each kind of pod.
+//! Tests of drains of one node, for each kind of pod.
 
 use podstorm::policy::Behaviour;
 use podstorm_objects::{Node, ReplicaSet, Resource as _, Time};
@@ -28,7 +28,7 @@ fn pod(name: &str, on: &str, changes: Value) -> InputObject {
     InputObject::Pod(Box::new(Pod::from_json(pod).expect("a pod")))
 }
 
-/// Replaces members of objects, one level after the other.
+/// Merges `changes` into `value`: replaces members at any depth.
 fn json_patch(value: &mut Value, changes: Value) {
     match (value, changes) {
         (Value::Object(members), Value::Object(changes)) => {
@@ -59,7 +59,7 @@ fn budget(name: &str, spec: Value) -> InputObject {
     )
 }
 
-/// Returns the ReplicaSet of the pods.
+/// Returns the ReplicaSet `web`, which owns the pods.
 fn web(replicas: i32) -> InputObject {
     let labels = json!({"app": "web"});
     let set = json!({"metadata": {"name": "web", "namespace": "shop", "uid": "web"},
@@ -94,7 +94,7 @@ fn drained(objects: Vec<InputObject>) -> Answer {
     drain(harness.cluster(), "n1", harness.now())
 }
 
-/// Formats the fates: `goes a, waits b`.
+/// Formats the verdict on each pod: `goes a, waits b`.
 fn fates(answer: &Answer) -> String {
     let fates = answer
         .pods

@@ -1,4 +1,5 @@
-//! Applies the API server's validation to files before the run, instead of failing during it.
+//! Validates the objects of files like the API server does, so that they are refused before the run
+//! and not during it.
 
 use std::sync::{Arc, RwLock};
 
@@ -15,13 +16,13 @@ use podstorm_objects::{DecodeError, FieldPath, ObjectMeta, Pod, PodSpec, Uid};
 use super::Kinds;
 use crate::input::{InputObject, TypedOwner};
 
-/// Pod specs that are valid on every node, both as they came and with defaults. A dump has few
-/// distinct specs but many pods and templates.
+/// Cache of pod specs that are valid on every node, each before and after defaulting. A dump has
+/// few distinct specs but many pods and templates.
 #[derive(Debug)]
 pub(super) struct CheckedSpecs {
     of_pods: Specs,
     of_templates: Specs,
-    /// The kinds to read.
+    /// The kinds to take from files.
     pub(super) kinds: Kinds,
 }
 
@@ -34,7 +35,7 @@ impl CheckedSpecs {
         }
     }
 
-    /// Sets a pod's defaults and returns its violations.
+    /// Sets a pod's defaults and returns the rules that the pod violates.
     fn check_pod(&self, pod: &mut Pod) -> Vec<Cause> {
         if let Some(filled) = self.of_pods.get(&pod.spec) {
             pod.spec = filled;
@@ -50,7 +51,7 @@ impl CheckedSpecs {
         causes
     }
 
-    /// Sets the defaults of an owner of pods and returns its violations.
+    /// Sets the defaults of an owner of pods and returns the rules that the owner violates.
     fn check_owner(&self, owner: &mut dyn TypedOwner) -> Vec<Cause> {
         let came = owner.template().map(|template| template.spec.clone());
         let known = came.as_ref().and_then(|came| self.of_templates.get(came));
@@ -69,7 +70,7 @@ impl CheckedSpecs {
     }
 }
 
-/// Specs as they came, each with the same spec after defaulting.
+/// Specs as they came, each with its defaulted form.
 #[derive(Debug)]
 struct Specs {
     known: RwLock<HashTable<(Arc<PodSpec>, Arc<PodSpec>)>>,
@@ -94,7 +95,7 @@ impl Specs {
     }
 
     fn put(&self, came: Arc<PodSpec>, filled: &Arc<PodSpec>) {
-        // The validity of a gated spec depends on the pod's node.
+        // Whether a gated spec is valid depends on the pod's node.
         if came.is_gated {
             return;
         }
@@ -110,7 +111,10 @@ impl Specs {
     }
 }
 
-/// Sets the defaults that the server sets, and returns the first violation.
+/// Sets the defaults that the server would set.
+///
+/// # Errors
+/// The first rule that the object violates.
 pub(super) fn default_and_check(
     object: &mut InputObject,
     checked: &CheckedSpecs,
@@ -126,7 +130,7 @@ pub(super) fn default_and_check(
             validate_loaded(&**object)
         }
     };
-    // Whether privileged pods are allowed is up to the cluster, which checks the object next.
+    // Whether privileged pods are allowed depends on the cluster, which checks the object next.
     allow_privileged(&mut causes);
     match causes.into_iter().next() {
         Some(Cause { message, field, .. }) => Err(error(&field, message)),
@@ -134,8 +138,8 @@ pub(super) fn default_and_check(
     }
 }
 
-/// Checks metadata that the server sets on creation, and so does not check then; a dump contains
-/// it.
+/// Checks the metadata that a server sets when it creates an object and therefore does not
+/// validate. A dump contains this metadata.
 fn check_metadata(object: &InputObject) -> Result<(), DecodeError> {
     let meta = object.metadata();
     if meta.name.is_empty() && meta.generate_name.is_none() {
@@ -152,7 +156,7 @@ fn check_uids(meta: &ObjectMeta) -> Result<(), DecodeError> {
         return Err(not_a_uuid("metadata.uid", &meta.uid));
     }
     for (index, owner) in meta.owner_references.iter().enumerate() {
-        // An empty UID is reported with the other rules of owner references.
+        // An empty UID is reported together with the other rules for owner references.
         if !owner.uid.is_empty() && !is_uuid(&owner.uid) {
             let path = format!("metadata.ownerReferences[{index}].uid");
             return Err(not_a_uuid(&path, &owner.uid));

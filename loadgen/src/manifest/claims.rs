@@ -1,9 +1,9 @@
-//! PersistentVolumeClaims, PersistentVolumes and StorageClasses in the files of a run: what binding
-//! them needs.
+//! PersistentVolumeClaims, PersistentVolumes and StorageClasses in the files of a run: prepares
+//! them for binding.
 //!
-//! A run has the controllers of claims and volumes if its files contain a claim or a source of
-//! claims. One simulated provisioner replaces all real ones. A claim that can never be bound is
-//! refused before the run.
+//! A run has the controllers of claims and volumes if its files contain a claim or an object whose
+//! controller creates claims. One simulated provisioner replaces all real ones. A claim that can
+//! never be bound is refused before the run.
 
 use std::collections::BTreeSet;
 
@@ -17,10 +17,10 @@ use crate::input::{InputObject, described};
 use crate::units::counted;
 use crate::workloads;
 
-/// Annotation of a claim whose binding is complete.
+/// The annotation of a claim whose binding is complete.
 const BIND_COMPLETED: &str = "pv.kubernetes.io/bind-completed";
 
-/// Annotation of the default class, for claims without a class.
+/// The annotation of the default class, which claims without a class get.
 const IS_DEFAULT: &str = "storageclass.kubernetes.io/is-default-class";
 
 /// Prepares the classes and claims for binding and returns warnings. O(n log n).
@@ -38,8 +38,8 @@ pub(super) fn prepare(
             _ => None,
         })
     };
-    // Claims in the files, and claims that controllers create, each with the number of the object
-    // that defines it.
+    // The claims in the files, and the claims that controllers create; each has the number of the
+    // object that defines it.
     let made = objects.iter().enumerate().flat_map(|(number, object)| {
         let templates = workloads::claim_templates(object.as_object());
         templates
@@ -112,7 +112,7 @@ pub(super) fn prepare(
         .collect();
     let missing = |object: &InputObject| {
         let meta = object.metadata();
-        // Its controller creates the missing claims.
+        // The pod's controller creates the missing claims.
         if meta
             .controller()
             .is_some_and(|owner| makers.contains(&owner.uid))
@@ -165,14 +165,14 @@ fn text<'o>(object: &'o DynamicObject, member: &str) -> &'o str {
     spec(object)[member].as_str().unwrap_or("")
 }
 
-/// A claim that pods of an object need.
+/// A claim that the pods of an object need.
 struct Needed {
     name: Str,
     /// Whether a controller creates the claim, for a generic ephemeral volume.
     is_made: bool,
 }
 
-/// Returns the claims that pods of the object need.
+/// Returns the claims that the pods of an object need.
 fn claims(object: &InputObject) -> Vec<Needed> {
     let pod = match object {
         InputObject::Pod(pod) => Some(&pod.spec),

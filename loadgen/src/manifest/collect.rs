@@ -1,5 +1,5 @@
 //! Collects the objects of all files: refuses duplicates, shares equal parts, counts the objects
-//! left out.
+//! that are left out.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -22,7 +22,7 @@ use super::unknown::{self, Field, Found};
 use crate::input::{InputCounts, InputObject, described};
 use crate::units::count_for_people;
 
-/// Where an object came from, for the error about a second object of the same name.
+/// The origin of an object, for the error about a second object with the same name.
 #[derive(Clone, Copy, Debug)]
 struct Origin {
     file: u32,
@@ -37,17 +37,17 @@ struct ItemOrigin {
     index: Option<usize>,
 }
 
-/// Where the objects of files came from.
+/// The origins of the objects in files.
 #[derive(Clone, Debug, Default)]
 pub struct Places {
     files: Vec<String>,
-    /// By the number of the object.
+    /// The origin of each object, by the object's number.
     origins: Vec<Origin>,
 }
 
 impl Places {
-    /// Returns an error about an object with its place; `object` is its kind and name. `None` if
-    /// there is no object with this number.
+    /// Returns an error about object `number`, with its file and document. `object` is the kind and
+    /// name of the object. `None` if there is no object with this number.
     pub fn error(&self, number: usize, object: &str, problem: String) -> Option<ManifestError> {
         let origin = self.origins.get(number)?;
         let file = self.files.get(origin.file as usize)?;
@@ -69,29 +69,29 @@ pub(super) struct Collector {
     by_name: HashTable<u32>,
     /// Indexes into `objects` by UID, for objects that have one.
     by_uid: HashTable<u32>,
-    /// Fixed seeds: runs must not differ from one another.
+    /// The seeds are fixed, so that runs do not differ from one another.
     hasher: RandomState,
     sharer: Sharer,
-    /// Specs that need no further checks, for the decoders.
+    /// The pod specs that need no further validation; the decoders share them.
     pub(super) checked: CheckedSpecs,
     counts: InputCounts,
-    /// Objects whose kinds may be defined by a CustomResourceDefinition.
+    /// Objects whose kinds a CustomResourceDefinition in the files may define.
     undefined: Vec<Undefined>,
-    /// The objects left out, by kind and version.
+    /// The objects that are left out, by kind and version.
     left_out: BTreeMap<String, LeftOutOfKind>,
-    /// The number of objects left out whose kinds exceed the list.
+    /// The number of objects that are left out and whose kinds are not in `left_out`.
     left_out_besides: u64,
-    /// Unknown fields that were removed from objects.
+    /// The unknown fields that were removed from objects.
     dropped: Found,
-    /// The current file, an index into `files`.
+    /// The current file, as an index into `files`.
     file: usize,
-    /// Non-empty documents seen in the current file.
+    /// The number of non-empty documents in the current file so far.
     document: u64,
-    /// Whether the current file is YAML, where unquoted text may parse as another type.
+    /// Whether the current file is YAML, where an unquoted string may parse as another type.
     is_yaml: bool,
 }
 
-/// An object whose kind a CustomResourceDefinition may define, anywhere in the files.
+/// An object whose kind a CustomResourceDefinition may define anywhere in the files.
 #[derive(Debug)]
 struct Undefined {
     at: ItemOrigin,
@@ -99,7 +99,7 @@ struct Undefined {
     members: Map<String, Value>,
 }
 
-/// Objects of one kind that are left out.
+/// The objects of one kind that are left out.
 #[derive(Debug)]
 struct LeftOutOfKind {
     first: LeftOut,
@@ -107,17 +107,17 @@ struct LeftOutOfKind {
     count: u64,
 }
 
-/// The maximum number of kinds left out that get a warning each; the others share one.
+/// The maximum number of left-out kinds with their own warning; all others share one.
 const LEFT_OUT_KINDS_MAX: usize = 50;
 
-/// How many objects to collect before sharing memory between equal parts again.
+/// How many objects to collect before equal parts are shared again.
 const OBJECTS_PER_SHRINK: usize = 10_000;
 
-/// The error about a document with items whose kind is not that of a list.
+/// The error about a document that has items although its kind is not that of a list.
 pub(super) const NO_LIST: &str =
     "a document with items must be a List; write kind: List or remove items";
 
-/// Items without a kind, which get it from their list, with their numbers.
+/// Items without a kind, with their numbers. They get the kind from their list.
 pub(super) type Kindless = Vec<(usize, Map<String, Value>)>;
 
 impl Collector {
@@ -142,19 +142,19 @@ impl Collector {
         }
     }
 
-    /// Starts a file; the following documents belong to it.
+    /// Starts a file, to which the following documents belong.
     pub(super) fn begin_file(&mut self, file: &str) {
         self.file = self.files.len();
         self.files.push(file.to_owned());
         self.document = 0;
     }
 
-    /// Sets whether the current file is YAML, where unquoted text may parse as another type.
+    /// Sets whether the current file is YAML, where an unquoted string may parse as another type.
     pub(super) fn is_yaml(&mut self, is_yaml: bool) {
         self.is_yaml = is_yaml;
     }
 
-    /// Ends a file; a file without documents is refused.
+    /// Ends a file. A file without documents is an error.
     pub(super) fn end_file(&mut self) -> Result<(), Box<ManifestError>> {
         if self.document == 0 {
             return Err(
@@ -164,7 +164,8 @@ impl Collector {
         Ok(())
     }
 
-    /// Describes the objects left out: one line for each kind and version, with its first object.
+    /// Describes the objects that are left out: one line per kind and version, with the first
+    /// object.
     pub(super) fn left_out(&self) -> Vec<String> {
         let kinds = self.left_out.iter();
         let mut lines: Vec<String> = kinds
@@ -227,8 +228,8 @@ impl Collector {
         }
     }
 
-    /// Returns fields that Kubernetes doesn't know, each reported once with the first object that
-    /// has it.
+    /// Returns the fields that Kubernetes doesn't know. Each is reported once, with the first
+    /// object that has it.
     pub(super) fn warnings(&self) -> Vec<String> {
         let mut found = unknown::find(&self.objects);
         for (field, (number, count)) in &self.dropped {
@@ -255,8 +256,8 @@ impl Collector {
         told.collect()
     }
 
-    /// Ends the files: takes objects whose kinds the files define, in whatever order they appear,
-    /// and leaves out the others.
+    /// Called after the last file: takes the objects whose kinds the files define, regardless of
+    /// the order, and leaves out the others.
     pub(super) fn end(&mut self) -> Result<(), Box<ManifestError>> {
         let dynamic = self.objects.iter().filter_map(|object| match object {
             InputObject::Dynamic(object) => Some(&**object),
@@ -292,7 +293,7 @@ impl Collector {
         Ok(())
     }
 
-    /// Returns the objects, the counts by kind, and the place of each object.
+    /// Returns the objects, the counts by kind, and the origin of each object.
     pub(super) fn into_parts(self) -> (Vec<InputObject>, InputCounts, Places) {
         let places = Places {
             files: self.files,
@@ -307,7 +308,7 @@ impl Collector {
         ManifestError::of_file(file, problem)
     }
 
-    /// Creates an error for a file that can't be read beyond `bytes`.
+    /// Creates the error for a file that can't be read beyond `bytes`.
     pub(super) fn unreadable(&self, error: &io::Error, bytes: u64) -> Box<ManifestError> {
         let problem = match error.kind() {
             io::ErrorKind::UnexpectedEof => {
@@ -342,8 +343,8 @@ impl Collector {
         self.document += 1;
     }
 
-    /// Ends a document whose items were taken; `kindless` are the items that get their kind from
-    /// the list.
+    /// Ends a document whose items have been taken. `kindless` are the items that get their kind
+    /// from the list.
     pub(super) fn end_document(
         &mut self,
         document: Document,
@@ -379,9 +380,9 @@ impl Collector {
         }
     }
 
-    /// Takes decoded items of a list in order, starting at this index, and returns the items
-    /// without a kind. `in_file` converts a position within an item to one in the file. An error
-    /// comes with the number of its item.
+    /// Takes the decoded items of a list in order. The first one has the index `first_index`.
+    /// Returns the items without a kind. `in_file` converts a position within an item to one in the
+    /// file. An error comes with the position of its item in `decoded`.
     pub(super) fn take_items(
         &mut self,
         first_index: usize,
@@ -406,7 +407,7 @@ impl Collector {
         Ok(kindless)
     }
 
-    /// Takes a decoded object; returns an item without a kind.
+    /// Takes a decoded object. If it has no kind, returns its members instead.
     fn take(
         &mut self,
         decoded: Decoded,
@@ -501,7 +502,7 @@ impl Collector {
         Ok(())
     }
 
-    /// Returns the current document.
+    /// Returns the origin of objects in the current document.
     fn here(&self) -> Origin {
         Origin {
             file: self.file as u32,
@@ -517,7 +518,7 @@ impl Collector {
         }
     }
 
-    /// Describes the place of an earlier object, such as `document 2 of web.yaml`.
+    /// Describes the origin of an earlier object: `document 2 of web.yaml`.
     fn origin(&self, number: u32) -> String {
         let Origin { file, document } = self.origins[number as usize];
         match file as usize == self.file {
@@ -544,7 +545,7 @@ impl Collector {
     }
 }
 
-/// Decodes an object with these members.
+/// Decodes the object with these members.
 fn decode_members(
     members: Map<String, Value>,
     list: Option<&Map<String, Value>>,
@@ -554,7 +555,7 @@ fn decode_members(
     decode::object(Tape::new(&value).root(), list, checked)
 }
 
-/// Enters a number under its hash, or returns the number of an equal entry.
+/// Inserts a number under its hash, or returns the number of an equal entry.
 fn enter(
     table: &mut HashTable<u32>,
     hash: u64,

@@ -1,5 +1,5 @@
-//! Decodes one JSON value to one checked object: finds its kind, defaults its namespace, decodes
-//! and validates it. Decoding depends on no other object, so many objects are decoded in parallel.
+//! Decodes one JSON value to one validated object: finds its kind, defaults its namespace, decodes
+//! and validates it. Objects are decoded independently, so many are decoded in parallel.
 
 use podstorm_apiserver::kind_named;
 use podstorm_http::documents;
@@ -16,7 +16,7 @@ use super::unknown::{self, Field};
 use crate::input::{InputObject, ReadTyped};
 use crate::workloads;
 
-/// The outcome of decoding an item of a list or a document.
+/// The outcome of decoding a document or an item of a list.
 #[derive(Debug)]
 pub(super) enum Decoded {
     /// An object of a kind that the cluster serves, and the unknown fields that were removed from
@@ -24,9 +24,9 @@ pub(super) enum Decoded {
     Object(InputObject, Vec<Field>),
     /// An object that is left out.
     LeftOut(LeftOut),
-    /// An object, with its members, whose kind a CustomResourceDefinition of the files may define.
+    /// The members of an object whose kind a CustomResourceDefinition in the files may define.
     Custom(LeftOut, Map<String, Value>),
-    /// An object without a kind; the list that contains it may provide one.
+    /// The members of an object without a kind. The list that contains it may determine the kind.
     Kindless(Map<String, Value>),
     /// An invalid object.
     Wrong(Wrong),
@@ -35,12 +35,12 @@ pub(super) enum Decoded {
 /// An object that is left out.
 #[derive(Clone, Debug)]
 pub(super) struct LeftOut {
-    /// The kind as counts name it: `Route`, or `Node.metal.example` if the cluster serves another
-    /// kind of that name.
+    /// The kind, as it is counted: `Route`, or `Node.metal.example` if the cluster serves another
+    /// kind with that name.
     pub(super) kind: String,
-    /// Version and kind, such as `route.openshift.io/v1 Route`.
+    /// The version and the kind: `route.openshift.io/v1 Route`.
     pub(super) type_text: String,
-    /// Namespace and name, if present: `shop/web`.
+    /// The namespace and the name, if present: `shop/web`.
     pub(super) name: String,
     /// Why the object is left out.
     pub(super) why: Why,
@@ -49,9 +49,9 @@ pub(super) struct LeftOut {
 /// Why an object is left out.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Why {
-    /// It is an Event, which describes the past of a cluster.
+    /// The object is an Event, which describes the past of a cluster.
     IsPast,
-    /// The kind exists only in other versions.
+    /// The kind is served only in other versions.
     OtherVersion(Kind),
     /// The kind is unknown.
     UnknownKind,
@@ -60,18 +60,19 @@ pub(super) enum Why {
 /// An invalid part of an object.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Wrong {
-    /// Line and column within the text of the object, if it is not valid JSON or YAML.
+    /// Line and column within the text of the object; `None` unless the text is invalid JSON or
+    /// YAML.
     pub(super) position: Option<Place>,
-    /// Kind, namespace and name, if present.
+    /// Kind, namespace and name; `None` if they are unknown.
     pub(super) object: Option<String>,
-    /// The field.
+    /// The path of the invalid field.
     pub(super) path: String,
-    /// The problem.
+    /// The description of the problem.
     pub(super) problem: String,
 }
 
-/// Decodes an item of a list. `list` has the members of the list that precede its items: a
-/// `PodList` determines the kind of its items.
+/// Decodes an item of a list. `list` contains the members of the list that precede its items: the
+/// kind `PodList` determines the kind of the items.
 pub(super) fn item(
     value: JsonValue<'_>,
     list: &Map<String, Value>,
@@ -92,7 +93,7 @@ pub(super) fn item(
     }
 }
 
-/// Decodes an object. Kind and version default to those of the list that contains it.
+/// Decodes an object. Kind and version default to those that the containing list determines.
 pub(super) fn object(
     value: JsonValue<'_>,
     list: Option<&Map<String, Value>>,
@@ -122,8 +123,8 @@ pub(super) fn object(
     }
 }
 
-/// Decodes an object of this kind, possibly from another version than the stored one, and returns
-/// the fields that were removed from it.
+/// Decodes an object of this kind, possibly from a version other than the stored one. Also returns
+/// the fields that were removed from the object.
 pub(super) fn of_kind(
     kind: Kind,
     value: JsonValue<'_>,
@@ -132,7 +133,8 @@ pub(super) fn of_kind(
     let mut object = read(kind, value)?;
     let mut unknown = Vec::new();
     let is_new = object.metadata().uid.is_empty();
-    // Existing objects have been through a server; a run takes everything unchanged.
+    // Objects that existed before have passed through a server, and a run takes everything
+    // unchanged.
     if checked.kinds == Kinds::Served && (is_new || !documents::is_stored(kind)) {
         let document = documents::stored(kind, is_new, value.to_map());
         let document = document.map_err(|problem| DecodeError {
@@ -161,8 +163,8 @@ fn read(kind: Kind, value: JsonValue<'_>) -> Result<InputObject, DecodeError> {
     Ok(object)
 }
 
-/// Decodes items on all cores, or on the caller's thread if there is only one. Returns the results
-/// in order.
+/// Decodes items on all cores, or on the caller's thread if there is only one core. Returns the
+/// results in order.
 pub(super) fn all<T: Sync>(
     items: &[T],
     decode: impl Fn(&T) -> Decoded + Sync + Send,
@@ -173,14 +175,14 @@ pub(super) fn all<T: Sync>(
     }
 }
 
-/// Formats `ReplicaSet default/web` from arbitrary JSON.
+/// Formats kind, namespace and name from arbitrary JSON: `ReplicaSet default/web`.
 fn object_name(value: JsonValue<'_>, kind: &str) -> Option<String> {
     let name = name_of(value);
     let between = if name.is_empty() { "" } else { " " };
     Some(format!("{kind}{between}{name}"))
 }
 
-/// Formats `default/web` from arbitrary JSON.
+/// Formats namespace and name from arbitrary JSON: `default/web`.
 fn name_of(value: JsonValue<'_>) -> String {
     let meta = value.get("metadata");
     let text = |key: &str| meta?.get(key)?.as_str();
@@ -191,8 +193,8 @@ fn name_of(value: JsonValue<'_>) -> String {
     }
 }
 
-/// Removes ephemeral containers, which existing pods may have but new pods may not; they belong to
-/// debugging sessions, and the simulation ignores them.
+/// Removes ephemeral containers. They are valid in existing pods but not in new ones, belong to
+/// debugging sessions, and have no effect in the simulation.
 fn drop_ephemeral_containers(object: &mut InputObject, value: JsonValue<'_>) {
     const LIST: &str = "ephemeralContainers";
     let spec = value.get("spec");
@@ -209,8 +211,8 @@ fn drop_ephemeral_containers(object: &mut InputObject, value: JsonValue<'_>) {
     }
 }
 
-/// The kind or version of an object, or of its list: a list that names the kind of its items has
-/// the kind first and the version last.
+/// The kind and version of an object, from the object itself or from its list. In a list that
+/// determines the kind of its items, the kind comes first and the version last.
 #[derive(Clone, Copy)]
 struct TypeText<'a> {
     value: JsonValue<'a>,
@@ -230,7 +232,7 @@ impl<'a> TypeText<'a> {
         }
     }
 
-    /// Returns the members, with kind and version filled in from the list.
+    /// Returns the object's members, with kind and version filled in from the list.
     fn members(self) -> Map<String, Value> {
         let mut members = self.value.to_map();
         for (key, text) in [("kind", self.kind()), ("apiVersion", self.api_version())] {
@@ -241,13 +243,13 @@ impl<'a> TypeText<'a> {
         members
     }
 
-    /// Returns the kind that a list names for its items.
+    /// Returns the kind that a list determines for its items; `None` if it determines none.
     fn of_list(self) -> Option<&'a str> {
         let kind = self.list?.get("kind")?.as_str()?.strip_suffix("List")?;
         (!kind.is_empty()).then_some(kind)
     }
 
-    /// Returns a required text.
+    /// Returns a required string.
     fn required(
         self,
         text: Option<&'a str>,
@@ -272,12 +274,12 @@ impl<'a> TypeText<'a> {
 }
 
 enum Classified {
-    /// A kind in a version that is served.
+    /// A kind that is served in this version.
     Served(Kind),
     Other(LeftOut),
 }
 
-/// Typed kinds that are not workloads, and how each is read.
+/// Typed kinds that are not workloads, and how each is decoded.
 const TYPED: [(Kind, ReadTyped); 3] = [
     (Kind::NAMESPACE, |value| {
         decode(value).map(InputObject::Namespace)
@@ -286,8 +288,8 @@ const TYPED: [(Kind, ReadTyped); 3] = [
     (Kind::POD, |value| decode(value).map(InputObject::Pod)),
 ];
 
-/// Kinds that a run takes although they are not workloads: operators whose own kinds are unknown
-/// let the first two own pods, and the others affect scheduling.
+/// The kinds that a run takes although they are not workloads. Operators with unknown kinds may let
+/// the first two own pods; the others affect scheduling.
 const OTHERS: [&str; 6] = [
     "ConfigMap",
     "ControllerRevision",
@@ -323,7 +325,8 @@ fn classify(text: TypeText<'_>, kinds: Kinds) -> Result<Classified, DecodeError>
             false => Ok(Classified::Served(kind)),
         };
     }
-    // Other groups may have kinds of these names; groups that once served ours are errors.
+    // Other groups may have kinds with these names. The groups that once served the kinds
+    // themselves are errors.
     match api_version.split_once('/').map_or("", |(group, _)| group) {
         "" | "apps" | "extensions" => Err(DecodeError {
             path: FieldPath("apiVersion".into()),
@@ -342,7 +345,7 @@ fn classify(text: TypeText<'_>, kinds: Kinds) -> Result<Classified, DecodeError>
     }
 }
 
-/// Reports whether a revision belongs to a workload that a run leaves out; it would be
+/// Reports whether a revision belongs to a workload that a run leaves out. The revision would be
 /// garbage-collected.
 fn is_foreign_revision(kind: Kind, value: JsonValue<'_>) -> bool {
     let owners = value
@@ -358,7 +361,7 @@ fn is_foreign_revision(kind: Kind, value: JsonValue<'_>) -> bool {
     kind == Kind::CONTROLLER_REVISION && owners.any(|owner| !is_known(owner))
 }
 
-/// Truncates a kind for display; no real kind is longer.
+/// Shortens a kind for display. No real kind is that long.
 fn cut(kind: &str) -> String {
     kind.chars().take(100).collect()
 }
@@ -368,7 +371,7 @@ fn decode<R: Resource>(value: JsonValue<'_>) -> Result<Box<R>, DecodeError> {
 }
 
 /// Sets the namespace of a namespaced object without one to `default`, and removes the namespace of
-/// other objects, as a server does.
+/// an object that is not namespaced, as a server does.
 fn place(kind: Kind, metadata: &mut ObjectMeta) {
     if !kind.is_namespaced() {
         metadata.namespace = Str::default();

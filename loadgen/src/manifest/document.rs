@@ -1,4 +1,4 @@
-//! Reads one document of a file from any serde format; refuses duplicate members.
+//! Deserializes one document of a file from any serde format. Duplicate members are errors.
 
 use std::fmt;
 
@@ -11,21 +11,21 @@ use serde_json::{Map, Value};
 /// The content of a document.
 #[derive(Debug)]
 pub(super) enum Document {
-    /// Nothing, or null.
+    /// No content, or null.
     Empty,
     /// A single object.
     Object(Map<String, Value>),
-    /// A list whose items were taken, with its other members.
+    /// The members of a list other than its items, which have been taken.
     List(Map<String, Value>),
 }
 
-/// The expected content of a document.
+/// The expected content of a document, for error messages.
 pub(super) const OBJECT: &str = "a Kubernetes object with apiVersion, kind and metadata";
 
-/// The error about items that are not a list.
+/// The error about `items` that are not a list.
 pub(super) const NO_ITEMS: &str = "expected the list of objects in items";
 
-/// Reports whether this `kind` is that of a list: `List`, `PodList`.
+/// Reports whether this `kind` is that of a list, such as `List` or `PodList`.
 pub(super) fn is_list_kind(kind: &Value) -> bool {
     kind.as_str().is_some_and(is_list_name)
 }
@@ -34,8 +34,8 @@ fn is_list_name(kind: &str) -> bool {
     kind.ends_with("List")
 }
 
-/// Returns the members and the items if the document is a list; an object with items but without a
-/// kind counts as a list.
+/// Returns the other members and the items if the document is a list, otherwise `None`. An object
+/// that has items but no kind counts as a list.
 pub(super) fn list_of<'t>(document: JsonValue<'t>) -> Option<(Map<String, Value>, JsonValue<'t>)> {
     let items = document.get("items")?;
     let others = document.pairs().filter(|(name, _)| *name != "items");
@@ -47,7 +47,7 @@ pub(super) fn list_of<'t>(document: JsonValue<'t>) -> Option<(Map<String, Value>
     is_list.then(|| (members.collect(), items))
 }
 
-/// Reads a whole document: an object, or null for nothing.
+/// Deserializes a whole document: an object, or null for no content.
 pub(super) struct DocumentSeed;
 
 impl<'de> DeserializeSeed<'de> for DocumentSeed {

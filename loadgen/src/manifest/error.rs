@@ -1,4 +1,4 @@
-//! Errors about files: file, document, object, field, problem and expectation, each stated once.
+//! Errors about files. Each states file, document, object, field, problem and expectation once.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -8,15 +8,16 @@ use podstorm_located::Place;
 /// An error in a file, located as precisely as possible, down to the field.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ManifestError {
-    /// The file as the user named it; `standard input` for `-`.
+    /// The file, as the user named it; `standard input` for `-`.
     pub file: String,
-    /// The document, counted from 1 among non-empty documents.
+    /// The number of the document, counted from 1 among the non-empty ones; `None` if unknown.
     pub document: Option<u64>,
-    /// Line and column in the file, counted from 1.
+    /// Line and column in the file, counted from 1; `None` if unknown.
     pub position: Option<Place>,
-    /// Kind, namespace and name, such as `ReplicaSet default/web`.
+    /// Kind, namespace and name of the object: `ReplicaSet default/web`; `None` if unknown.
     pub object: Option<String>,
-    /// The field, such as `spec.template.metadata.labels`; within a list `items[3].spec.replicas`.
+    /// The path of the field, such as `spec.template.metadata.labels`; within a list,
+    /// `items[3].spec.replicas`. `None` if the error is not about a field.
     pub path: Option<String>,
     /// The problem, and what is expected instead.
     pub problem: String,
@@ -43,7 +44,7 @@ impl fmt::Display for ManifestError {
 }
 
 impl ManifestError {
-    /// Creates an error at a position of a file.
+    /// Creates an error about a position in a file.
     pub(super) fn at(file: &str, position: Place, problem: &str) -> Box<ManifestError> {
         Box::new(ManifestError {
             file: file.to_owned(),
@@ -54,15 +55,15 @@ impl ManifestError {
     }
 }
 
-/// The longest message part, in characters; longer ones quote something huge.
+/// The maximum length of a part of a message, in characters. A longer part quotes something huge.
 const LONGEST: usize = 1_000;
 
-/// How many characters of a longer part to show, at the beginning and at the end.
+/// How many characters of a longer part to show at its beginning and at its end.
 const SHOWN: (usize, usize) = (300, 200);
 
-/// Removes the middle of a very long text.
+/// Removes the middle of a very long string.
 fn cut(text: &str) -> Cow<'_, str> {
-    // The number of characters never exceeds the number of bytes.
+    // A string never has more characters than bytes.
     if text.len() <= LONGEST {
         return text.into();
     }

@@ -1,6 +1,6 @@
-//! JSON: one document after another. The items of a list are cut out of the stream, decoded a few
-//! megabytes at a time on all cores, and stored in order; the other members of a document are read
-//! one by one.
+//! JSON files: one document after another. The items of a list are cut out of the stream, decoded a
+//! few megabytes at a time on all cores, and stored in order. The other members of a document are
+//! read one by one.
 
 use std::io::Read;
 use std::ops::Range;
@@ -17,10 +17,10 @@ use super::document::{Document, DocumentSeed, NO_ITEMS, is_list_kind};
 use super::error::ManifestError;
 use super::text::{Text, Trouble};
 
-/// The amount of item text that is decoded at a time and held in memory besides the objects.
+/// How many bytes of items are decoded at a time and held in memory in addition to the objects.
 const BATCH_BYTES: u64 = 4 << 20;
 
-/// Reads every document of a stream.
+/// Reads every document in a stream.
 pub(super) fn read(reader: impl Read, collector: &mut Collector) -> Result<(), Box<ManifestError>> {
     let mut stream = Stream {
         text: Text::new(reader),
@@ -34,10 +34,11 @@ pub(super) fn read(reader: impl Read, collector: &mut Collector) -> Result<(), B
 
 struct Stream<R> {
     text: Text<R>,
-    /// Items of the current list that are not yet decoded, and the index of the first one.
+    /// The items of the current list that are not decoded yet. The next field is the index of the
+    /// first one.
     items: Vec<Range<u64>>,
     first_index: usize,
-    /// Items without a kind, in a list whose kind has not been read yet.
+    /// Items without a kind, in a list whose kind is not known yet.
     kindless: Kindless,
 }
 
@@ -54,7 +55,7 @@ impl<R: Read> Stream<R> {
 
     fn document(&mut self, collector: &mut Collector) -> Result<Document, Trouble> {
         if self.text.require()? != b'{' {
-            // Only an object is valid: refuse anything else, whatever follows.
+            // Only an object is valid: refuse any other value, regardless of what follows it.
             let range = self.text.value()?;
             self.parse(&range, collector, |bytes| read_all(DocumentSeed, bytes))?;
             return Ok(Document::Empty);
@@ -69,8 +70,8 @@ impl<R: Read> Stream<R> {
             if members.contains_key(&key) || (is_list && key == "items") {
                 return Err(Trouble::Wrong(at, given_twice(&key)));
             }
-            // `kubectl -o json` sorts members: `items` comes before `kind`. Only lists have `items`
-            // at the top level, so a document without a kind so far is taken for a list.
+            // `kubectl -o json` sorts members, so `items` precedes `kind`. Only lists have `items`
+            // at the top level, so a document without a kind so far is treated as a list.
             if key == "items" && members.get("kind").is_none_or(is_list_kind) {
                 is_list = true;
                 self.list(&members, collector)?;
@@ -88,8 +89,8 @@ impl<R: Read> Stream<R> {
         })
     }
 
-    /// Skips the comma before another member or item, or the bracket that closes them; returns
-    /// whether there is another one.
+    /// Skips the comma before another member or item, or the closing bracket. Returns whether there
+    /// is another member or item.
     fn goes_on(&mut self, closing: u8, is_first: bool) -> Result<bool, Trouble> {
         match (is_first, self.text.require()?) {
             (true, byte) if byte != closing => Ok(true),
@@ -98,7 +99,7 @@ impl<R: Read> Stream<R> {
         }
     }
 
-    /// Reads the name of a member and the colon after it.
+    /// Reads the name of a member and the colon after it. Also returns the offset of the name.
     fn key(&mut self, collector: &Collector) -> Result<(String, u64), Trouble> {
         if self.text.require()? != b'"' {
             return Err(self.text.wrong("expected the name of a member in quotes"));
@@ -116,7 +117,7 @@ impl<R: Read> Stream<R> {
         collector: &mut Collector,
     ) -> Result<(), Trouble> {
         if self.text.require()? != b'[' {
-            // Null means no items; no other value does.
+            // Null means that there are no items; any other value is an error.
             let range = self.text.value()?;
             return match self.text.between(&range) {
                 b"null" => Ok(()),
@@ -133,7 +134,7 @@ impl<R: Read> Stream<R> {
             match item {
                 Ok(range) => self.items.push(range),
                 Err(trouble) => {
-                    // Report errors in the items before this first.
+                    // Report errors in the preceding items first.
                     let error = self.error(trouble, collector);
                     self.decode(members, collector)?;
                     return Err(error.into());
@@ -147,7 +148,7 @@ impl<R: Read> Stream<R> {
         Ok(self.decode(members, collector)?)
     }
 
-    /// Decodes the collected items on all cores and stores them in order.
+    /// Decodes the collected items on all cores and stores the objects in order.
     fn decode(
         &mut self,
         members: &Map<String, Value>,
@@ -168,7 +169,7 @@ impl<R: Read> Stream<R> {
         Ok(())
     }
 
-    /// Parses a piece that was cut out.
+    /// Parses a part that was cut out of the stream.
     fn parse<T>(
         &self,
         range: &Range<u64>,
@@ -201,12 +202,12 @@ impl<R: Read> Stream<R> {
     }
 }
 
-/// Returns the error about a duplicate member.
+/// Formats the error about a duplicate member.
 pub(super) fn given_twice(key: &str) -> String {
     format!("the field {key:?} is given twice; remove one of the two")
 }
 
-/// Decodes an item of a list with these members.
+/// Decodes an item of a list that has these members.
 pub(super) fn decode_item(
     text: &[u8],
     list: &Map<String, Value>,
@@ -225,7 +226,7 @@ pub(super) fn decode_item(
     }
 }
 
-/// Reads a value that spans the whole text.
+/// Deserializes a value that spans the whole text.
 fn read_all<'a, S: DeserializeSeed<'a>>(seed: S, text: &'a [u8]) -> serde_json::Result<S::Value> {
     let mut deserializer = serde_json::Deserializer::from_slice(text);
     let value = seed.deserialize(&mut deserializer)?;
@@ -233,7 +234,7 @@ fn read_all<'a, S: DeserializeSeed<'a>>(seed: S, text: &'a [u8]) -> serde_json::
     Ok(value)
 }
 
-/// Returns line and column within the text, and the problem without them.
+/// Returns the line and column of an error within the text, and the problem without them.
 fn parts(error: &serde_json::Error) -> (Option<Place>, String) {
     let place = || Place::new(error.line() as u64, error.column() as u64);
     let position = (error.line() > 0).then(place);
@@ -245,7 +246,7 @@ fn parts(error: &serde_json::Error) -> (Option<Place>, String) {
     (position, problem)
 }
 
-/// Converts a position within a piece to one in the file.
+/// Converts a position within a part of the file to one in the file.
 fn absolute(start: Place, within: Place) -> Place {
     match within.line {
         1 => Place::new(start.line, start.column + within.column.max(1) - 1),

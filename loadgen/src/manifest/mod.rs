@@ -1,9 +1,10 @@
-//! Reads objects from files (`-f`): hand-written Kubernetes YAML and JSON, `List`s, several
-//! documents, several files, standard input, and the output of `kubectl get ... -o json`.
+//! Reads objects from files (`-f`): hand-written Kubernetes YAML and JSON, `List`s, files with
+//! several documents, several files, standard input, and the output of `kubectl get ... -o json`.
 //!
-//! Files are read as streams and unpacked if they are gzip data. Of a list only a few megabytes of
-//! text are held and decoded on all cores at a time. An error is reported once, with file, document
-//! and field. Objects that are left out are counted by kind, with the place of the first one.
+//! Files are read as streams, and gzip data is decompressed. Only a few megabytes of a list's text
+//! are held in memory at a time and decoded on all cores. An error is reported once, with file,
+//! document and field. Objects that are left out are counted by kind, with the place of the first
+//! one.
 
 mod check;
 mod claims;
@@ -37,19 +38,19 @@ use self::collect::Collector;
 use crate::input::{InputCounts, InputObject, InputSize};
 use crate::workloads;
 
-/// The content of files.
+/// The content of the files.
 #[derive(Debug)]
 pub struct Loaded {
     /// The objects of simulated kinds, in the order of files and documents.
     pub objects: Vec<InputObject>,
-    /// Taken and left-out objects by kind.
+    /// The numbers of taken and left-out objects by kind.
     pub counts: InputCounts,
-    /// What matters for the size of the cluster.
+    /// The facts about the objects that determine the size of the cluster.
     pub size: InputSize,
-    /// Likely mistakes: fields that Kubernetes doesn't know.
+    /// Warnings about likely mistakes, such as fields that Kubernetes doesn't know.
     pub warnings: Vec<String>,
-    /// The objects left out: one line for each kind and version with the place of the first object;
-    /// one line for all kinds beyond the first 50.
+    /// Descriptions of the objects that are left out: one line per kind and version, with the place
+    /// of the first object, and one line for all kinds beyond the first 50.
     pub left_out: Vec<String>,
     /// The place of each object, by its number.
     pub places: Places,
@@ -61,30 +62,31 @@ const GZIP_MAGIC: [u8; 2] = [0x1f, 0x8b];
 /// The byte order mark that some editors and shells put before UTF-8 text.
 const UTF8_MARK: &[u8] = b"\xef\xbb\xbf";
 
-/// Bytes to read at a time.
+/// The size of the read buffer, in bytes.
 const BUFFER_BYTES: usize = 1 << 18;
 
-/// Reads every file; `-` is `stdin`.
+/// Reads the objects in all files; `-` is `stdin`.
 ///
 /// # Errors
-/// Returns the first error: a file that can't be read or has no content, invalid YAML or JSON, a
-/// field of the wrong type, an object that the API server would refuse, two objects with the same
-/// name or UID, or files that contain only kinds that are not simulated.
+/// The first error: a file can't be read or has no content, YAML or JSON is invalid, a field has
+/// the wrong type, the API server would refuse an object, two objects have the same name or UID, or
+/// the files contain only kinds that are not simulated.
 pub fn load(files: &[PathBuf], stdin: impl Read) -> Result<Loaded, Box<ManifestError>> {
     load_kinds(files, stdin, Kinds::Simulated)
 }
 
-/// Like [`load`], for a server: reads objects of every kind and version that it serves, converts
-/// them to the stored version, and includes objects that definitions in the files describe. Objects
-/// without a UID are checked as creates, and unknown fields are removed from them.
+/// Like [`load`], but for a server: takes objects of every kind and version that the server serves,
+/// converts them to the stored version, and includes objects of kinds that definitions in the files
+/// describe. Objects without a UID are validated as new objects, and their unknown fields are
+/// removed.
 ///
 /// # Errors
-/// The same as [`load`], or the files contain nothing that the server serves.
+/// The same as [`load`], or the files contain no kind that the server serves.
 pub fn load_served(files: &[PathBuf], stdin: impl Read) -> Result<Loaded, Box<ManifestError>> {
     load_kinds(files, stdin, Kinds::Served)
 }
 
-/// The kinds to take from files; objects of others are counted.
+/// The kinds to take from files. Objects of other kinds are only counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kinds {
     /// The kinds that a run simulates.
@@ -168,8 +170,8 @@ fn load_kinds(
     })
 }
 
-/// Suggests what to dump if the files contain only workloads whose controllers are not simulated,
-/// and no pods.
+/// Suggests which resources to dump if the files contain no pods and only workloads whose
+/// controllers are not simulated; otherwise `None`.
 fn what_to_dump(counts: &InputCounts) -> Option<String> {
     const MAKERS: [(&str, &str); 3] = [("DaemonSet", "pods"), ("Job", "pods"), ("CronJob", "Jobs")];
     let is_there = |(kind, _): &&(&str, &str)| counts.ignored.contains_key(*kind);
@@ -186,7 +188,7 @@ const STDIN: &str = "standard input";
 enum Format {
     Yaml,
     Json,
-    /// JSON if it begins with a brace.
+    /// JSON if the content begins with a brace, otherwise YAML.
     Either,
 }
 
@@ -272,7 +274,7 @@ fn read_text(
     collector.end_file()
 }
 
-/// Reports whether the first non-blank byte is `{`; consumes blanks before it.
+/// Reports whether the first byte that is not a space is `{`. Consumes the spaces before it.
 fn begins_with_brace(reader: &mut impl BufRead) -> io::Result<bool> {
     loop {
         let buffer = reader.fill_buf()?;
@@ -345,7 +347,7 @@ mod tests {
                 assert_eq!(collector.into_parts().0.len(), 1, "{format:?}");
             }
         }
-        // Positions in errors do not count the mark.
+        // Positions in errors do not count the byte order mark.
         let problem = load_text("\u{feff}{\"kind\": x").unwrap_err().to_string();
         assert!(problem.contains("line 1 column 10"), "{problem}");
     }

@@ -1,5 +1,5 @@
-//! The fast YAML path gives the same result as the library, for the pod of a dump with values of
-//! every kind, usual and odd; and JSON and YAML give the same pod.
+//! Tests that the fast path for YAML gives the same result as the library, for the pod of a dump
+//! with usual and unusual values of every kind, and that JSON and YAML give the same pod.
 
 use podstorm_objects::Pod;
 use podstorm_objects::json::Tape;
@@ -16,8 +16,8 @@ use crate::input::InputObject;
 const POD_JSON: &str = include_str!("../../../core/fixtures/dump/pod.json");
 const POD_YAML: &str = include_str!("../../../core/fixtures/dump/pod.yaml");
 
-/// The values of the texts: placeholder, usual values, and values that only a YAML library handles
-/// or that are invalid. In the texts `$` and a word is replaced by a value.
+/// The values to insert into the texts: a placeholder, usual values, and values that are invalid or
+/// that only a YAML library handles. In the texts, `$` and a word is a placeholder.
 const VALUES: [(&str, [&str; 3], [&str; 5]); 13] = [
     (
         "$NAME",
@@ -137,13 +137,13 @@ fn usual() -> Vec<&'static str> {
     VALUES.iter().map(|(_, usual, _)| usual[0]).collect()
 }
 
-/// Returns the pod with these values as a document: with a blank instead of the item's dash.
+/// Returns the pod with these values as a document, with a space in place of the item's dash.
 fn document(values: &[&str]) -> String {
     text(POD_YAML, values).replacen('-', " ", 1)
 }
 
-/// Reports whether the fast path accepts an input, and checks that it then gives the same result
-/// as the library.
+/// Reports whether the fast path accepts an input. If it does, checks that the result is the same
+/// as the library's.
 fn is_quick(text: &str) -> bool {
     let Some(tape) = Tape::from_block_yaml(text) else {
         return false;
@@ -312,7 +312,7 @@ proptest! {
         is_quick(&document(&values));
     }
 
-    /// A text with some bytes changed, removed or doubled.
+    /// A text in which some bytes are replaced, inserted or removed.
     #[test]
     fn a_changed_text_parses_the_same(
         changes in proptest::collection::vec((

@@ -1,4 +1,4 @@
-//! Objects that a server takes from files and a run leaves out, and the handling of the rest.
+//! Tests of objects that a server takes from files and a run leaves out, and of other differences.
 
 use std::path::PathBuf;
 
@@ -43,7 +43,7 @@ spec: {maxReplicas: 3, targetCPUUtilizationPercentage: 60, scaleTargetRef: {apiV
     assert_eq!(object["apiVersion"], "autoscaling/v2");
     let target = &object["spec"]["metrics"][0]["resource"]["target"];
     assert_eq!(target["averageUtilization"], 60);
-    // An existing object keeps its fields.
+    // An object that existed before keeps its fields.
     let uid = "8df9bcb8-481d-4037-8798-84343b02ebd7";
     let metadata =
         format!("{{name: grow, uid: {uid}, generation: 7}}\nstatus: {{currentReplicas: 2}}");
@@ -221,7 +221,7 @@ fn objects_without_a_uid_are_checked_as_creates() {
     }
     let object = loaded.objects[0].as_object().to_json();
     assert_eq!(object["spec"]["ports"][0].get("nodeprt"), None);
-    // Jobs are validated with the selector that they are going to have.
+    // Jobs are validated with the selector that they would get.
     let job = "apiVersion: batch/v1\nkind: Job\nmetadata: {generateName: once-}\nspec: {template: {spec: \
                {restartPolicy: Never, containers: [{name: c, image: i}]}}}\n";
     assert_eq!(served(job).objects[0].kind().name(), "Job");

@@ -1,4 +1,4 @@
-//! What the objects of files imply for the size of the cluster.
+//! Derives the facts about the objects of files that determine the size of the cluster.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -9,14 +9,14 @@ use podstorm_objects::{Pod, PodSpec};
 use crate::input::{InputObject, InputPods, InputSize, PodsOfSpec, Requests};
 use crate::workloads::{self, objects};
 
-/// Counts expected pods, owners, nodes and the capacity for pods. O(n log n).
+/// Counts the expected pods, the owners, the nodes and the capacity for pods. O(n log n).
 pub(super) fn of_input(objects: &[InputObject]) -> InputSize {
     let mut size = InputSize::default();
     let mut namespaces = BTreeSet::new();
     let mut owner_namespaces = BTreeSet::new();
     let mut schedulable = BTreeSet::new();
-    // By kind, namespace and name: the pods that a workload with children requests, and those its
-    // children request.
+    // By kind, namespace and name: the pods that a workload with children requests, and the pods
+    // that its children request.
     let mut made: BTreeMap<(&str, &str, &str), Made<'_>> = BTreeMap::new();
     let mut specs = Specs::default();
     for object in objects {
@@ -87,7 +87,7 @@ pub(super) fn of_input(objects: &[InputObject]) -> InputSize {
         if !pod.is_active() {
             continue;
         }
-        // Pods on other nodes need no capacity on a schedulable node: they bring their own.
+        // Count a pod on any other node as additional capacity: it needs no schedulable node.
         if pod
             .node_name
             .as_ref()
@@ -107,7 +107,7 @@ pub(super) fn of_input(objects: &[InputObject]) -> InputSize {
     size
 }
 
-/// The pods that a workload with children requests, and those that its children request.
+/// The pods that a workload with children requests, and the pods that its children request.
 #[derive(Default)]
 struct Made<'o> {
     wanted: u64,
@@ -115,7 +115,7 @@ struct Made<'o> {
     maker: Option<&'o InputObject>,
 }
 
-/// Pods by spec. Pods of one template share it.
+/// The pods by spec. All pods from one template share a spec.
 #[derive(Default)]
 struct Specs {
     by_address: BTreeMap<*const PodSpec, PodsOfSpec>,
@@ -123,7 +123,7 @@ struct Specs {
 }
 
 impl Specs {
-    /// Counts the pods that an object requests.
+    /// Counts the pods that an object requests, by their spec.
     fn add(&mut self, object: &InputObject, pods: u64) {
         match object {
             InputObject::Owner(owner) => {
@@ -152,7 +152,7 @@ impl Specs {
 }
 
 impl InputSize {
-    /// Returns how many of the unscheduled pods request which cores and memory, without the pods
+    /// Returns how many of the unscheduled pods request which amounts of CPU and memory; omits pods
     /// that request neither. O(specs).
     pub(crate) fn requests(&self) -> BTreeMap<Requests, u64> {
         let (mut waiting, mut placed) = (BTreeMap::new(), BTreeMap::new());
@@ -178,7 +178,7 @@ impl InputSize {
     }
 }
 
-/// Counts the pods by their state.
+/// Counts the pods in the files by state.
 pub(crate) fn pods_as_they_came(objects: &[InputObject]) -> InputPods {
     let mut counts = InputPods::default();
     for object in objects {
@@ -196,8 +196,8 @@ pub(crate) fn pods_as_they_came(objects: &[InputObject]) -> InputPods {
     counts
 }
 
-/// Reports whether a pod counts in addition to the pods that owners request. An orphan may be
-/// adopted if its namespace has owners, so it does not count then.
+/// Reports whether a pod counts in addition to the pods that owners request. An orphan does not if
+/// its namespace has owners, because one of them may adopt it.
 fn is_counted_by_itself(pod: &Pod, owner_namespaces: &BTreeSet<&str>) -> bool {
     match pod.metadata.controller() {
         Some(_) => workloads::controller(&pod.metadata)

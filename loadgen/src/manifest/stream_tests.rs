@@ -1,4 +1,4 @@
-//! Dumps as streams: compressed, truncated, and far larger than the part that is held in memory.
+//! Tests of dumps as streams: compressed, truncated, and far larger than what is held in memory.
 
 use std::io::{self, Read, Write};
 use std::path::PathBuf;
@@ -45,7 +45,7 @@ fn gzip_data_is_detected_by_its_first_bytes() {
     assert_eq!(plain.counts.taken["Pod"], 3);
     let unpacked = load_bytes(&packed(&text)).unwrap();
     assert_eq!(format!("{unpacked:?}"), format!("{plain:?}"));
-    // Concatenated gzip members form one text.
+    // Concatenated gzip members decompress to one text.
     let (first, second) = text.split_at(100);
     let pieces = [packed(first), packed(second)].concat();
     let unpacked = load_bytes(&pieces).unwrap();
@@ -133,7 +133,7 @@ fn an_empty_list_is_the_same_as_no_items() {
     }
 }
 
-/// Counts the bytes read.
+/// A reader that counts the bytes read.
 struct Counted<'a> {
     text: &'a [u8],
     given: &'a mut usize,
@@ -156,7 +156,7 @@ fn items_of_a_large_list_are_taken_before_its_end_is_read() {
     let yaml = format!("apiVersion: v1\nitems:\n{nodes}kind: List\n");
     for text in [list(80_000), yaml] {
         assert!(text.len() > 16 << 20, "{}", text.len());
-        // A duplicate name stops the reading.
+        // The error about a duplicate name stops the reading.
         let text = text.replacen("\"p1\"", "\"p0\"", 1);
         let mut given = 0;
         let reader = Counted {
@@ -169,7 +169,8 @@ fn items_of_a_large_list_are_taken_before_its_end_is_read() {
     }
 }
 
-/// Returns pods of three ReplicaSets, equal except for their own values, as JSON or YAML texts.
+/// Returns the texts of pods of three ReplicaSets as JSON or YAML. The pods differ only in their
+/// own values.
 fn alike(count: usize, is_json: bool) -> Vec<String> {
     let pattern = match is_json {
         true => include_str!("../../../core/fixtures/dump/pod.json"),
@@ -219,10 +220,10 @@ fn similar_pods_parse_the_same_as_separate_ones() {
     for is_json in [true, false] {
         let pods = alike(1_200, is_json);
         let list = load_bytes(as_list(&pods, is_json).as_bytes()).unwrap();
-        // In separate documents no pod benefits from the previous one.
+        // In separate documents, no pod benefits from the one before it.
         let documents: String = match is_json {
             true => pods.join("\n"),
-            // Indented documents with a blank instead of the dash.
+            // Indented documents, with a space in place of the dash.
             false => {
                 let document = |pod: &String| format!("---\n {}", &pod[1..]);
                 pods.iter().map(document).collect()
@@ -259,7 +260,7 @@ fn an_error_among_similar_pods_is_reported_as_usual() {
     }
 }
 
-/// Endless text that counts the bytes requested.
+/// Endless text. Counts the bytes that were requested.
 struct Endless {
     lines: Vec<u8>,
     at: usize,
@@ -281,11 +282,11 @@ impl Read for Endless {
 fn endless_text_is_refused_after_a_bounded_part() {
     let in_list = r#"{"kind":"List","items":[{"a":["#;
     for (begins, line, words) in [
-        // A single value, or blanks only, in JSON.
+        // JSON that is a single value, or only spaces.
         ("{\"a\":\"", "x", &["more than 24 MiB", "List"][..]),
         ("{\"a\":", " ", &["more than 24 MiB"]),
         (in_list, "1,", &["more than 24 MiB"]),
-        // One line, one document, comments in YAML.
+        // YAML that is one line, one document, or only comments.
         ("a: ", "x", &["line 1", "larger than 64 MiB", "JSON"]),
         (
             "a: 1\n",
@@ -321,7 +322,7 @@ fn endless_text_is_refused_after_a_bounded_part() {
 
 #[test]
 fn binary_data_is_refused_at_its_beginning() {
-    // Lines of bytes that are not UTF-8 and contain no NUL, as from a random device.
+    // Lines of bytes that are neither UTF-8 nor contain a NUL, as from a random device.
     let line = [0xc3, 0x28, 0xff, b'a', b'\n'];
     let mut endless = Endless {
         lines: line.to_vec(),

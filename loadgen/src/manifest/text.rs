@@ -1,7 +1,7 @@
-//! A stream of JSON text, cut into values without parsing them: brackets and strings determine
-//! where a value ends, so that values can be parsed separately and in parallel.
+//! Cuts a stream of JSON text into values without parsing them: only brackets and strings determine
+//! where a value ends. The values can then be parsed separately and in parallel.
 //!
-//! Consumed text stays in a window of memory until it is released.
+//! Consumed text stays in a window in memory until it is released.
 
 use std::io::{self, Read};
 use std::ops::Range;
@@ -10,22 +10,22 @@ use podstorm_located::Place;
 
 use super::error::ManifestError;
 
-/// Bytes to request at a time.
+/// How many bytes to request at a time.
 const READ_BYTES: usize = 1 << 18;
 
 /// The maximum number of bytes of text to hold: some items, and one whose end is not found yet. API
-/// servers accept objects up to 3 MiB.
+/// servers accept objects of up to 3 MiB.
 const HELD_BYTES_MAX: usize = 24 << 20;
 
 /// The error about a NUL byte.
 pub(super) const NUL: &str = "a NUL byte is not valid text: the file is damaged, or contains something other than YAML or JSON";
 
-/// Returns line and column of the first NUL byte, counted from 1.
+/// Returns the line and column of the first NUL byte, counted from 1; `None` if there is none.
 pub(super) fn nul_in(text: &[u8]) -> Option<Place> {
     memchr::memchr(0, text).map(|at| place_of(text, at))
 }
 
-/// Returns line and column of an offset in a text, counted from 1.
+/// Returns the line and column of an offset in a text, counted from 1.
 pub(super) fn place_of(text: &[u8], at: usize) -> Place {
     let before = &text[..at];
     let lines = memchr::memchr_iter(b'\n', before).count() as u64;
@@ -33,16 +33,16 @@ pub(super) fn place_of(text: &[u8], at: usize) -> Place {
     Place::new(lines + 1, (at - line) as u64 + 1)
 }
 
-/// Why text can't be cut.
+/// Why the text can't be cut.
 #[derive(Debug)]
 pub(super) enum Trouble {
-    /// It can't be read.
+    /// The text can't be read.
     Io(io::Error),
-    /// It ends within a value.
+    /// The text ends within a value.
     CutOff,
-    /// It is not valid JSON at this offset.
+    /// The text is not valid JSON at this offset.
     Wrong(u64, String),
-    /// It contains something that is refused.
+    /// The text contains something that is refused.
     Refused(Box<ManifestError>),
 }
 
@@ -52,26 +52,26 @@ impl From<Box<ManifestError>> for Trouble {
     }
 }
 
-/// The stream. Offsets count from the beginning of the stream.
+/// The text of a stream. Offsets count from the beginning of the stream.
 pub(super) struct Text<R> {
     reader: R,
-    /// Memory for text, filled up to `end`.
+    /// The buffer for text, filled up to `end`.
     window: Vec<u8>,
     end: usize,
     is_at_end: bool,
     /// The offset of the window's first byte.
     start: u64,
-    /// The position in the window up to which text is consumed.
+    /// The position in the window up to which the text is consumed.
     at: usize,
-    /// Line feeds before the window.
+    /// The number of line feeds before the window.
     lines: u64,
-    /// Offset of the start of the line that the window begins in.
+    /// The offset at which the line that contains the window's first byte starts.
     line_start: u64,
-    /// Open brackets, reused.
+    /// The brackets that are open. The memory is reused.
     open: Vec<u8>,
 }
 
-/// The bytes that start or end a string, a list or an object.
+/// Marks the bytes that begin or end a string, a list or an object.
 const OPENS_OR_CLOSES: [bool; 256] = {
     let mut table = [false; 256];
     let mut at = 0;
@@ -102,7 +102,7 @@ impl<R: Read> Text<R> {
         self.start + self.at as u64
     }
 
-    /// Returns the text between two offsets that have not been released.
+    /// Returns the text in a range of offsets that are not released.
     pub(super) fn between(&self, range: &Range<u64>) -> &[u8] {
         let place = |offset: u64| (offset - self.start) as usize;
         &self.window[place(range.start)..place(range.end)]
@@ -121,7 +121,7 @@ impl<R: Read> Text<R> {
         self.at = 0;
     }
 
-    /// Returns line and column of an unreleased offset, counted from 1.
+    /// Returns the line and column of an offset that is not released, counted from 1.
     pub(super) fn position(&self, offset: u64) -> Place {
         let within = place_of(&self.window, (offset - self.start) as usize);
         match within.line {
@@ -130,7 +130,7 @@ impl<R: Read> Text<R> {
         }
     }
 
-    /// Reads more text; returns false at the end.
+    /// Reads more text. Returns false at the end of the stream.
     fn fill(&mut self) -> Result<bool, Trouble> {
         if self.is_at_end {
             return Ok(false);
@@ -159,7 +159,7 @@ impl<R: Read> Text<R> {
         Ok(read > 0)
     }
 
-    /// Returns the next non-blank byte without consuming it; `None` at the end.
+    /// Returns the next byte that is not a space, without consuming it; `None` at the end.
     pub(super) fn peek(&mut self) -> Result<Option<u8>, Trouble> {
         loop {
             let rest = &self.window[self.at..self.end];
@@ -176,17 +176,17 @@ impl<R: Read> Text<R> {
         }
     }
 
-    /// Like [`peek`](Self::peek), for places where the text must not end.
+    /// Like [`peek`](Self::peek), but the end of the text is an error.
     pub(super) fn require(&mut self) -> Result<u8, Trouble> {
         self.peek()?.ok_or(Trouble::CutOff)
     }
 
-    /// Consumes the peeked byte.
+    /// Consumes the byte that was peeked.
     pub(super) fn pass(&mut self) {
         self.at += 1;
     }
 
-    /// Consumes one of these bytes and returns it.
+    /// Consumes the next byte, which must be one of `wanted`, and returns it.
     pub(super) fn expect(&mut self, wanted: &[u8]) -> Result<u8, Trouble> {
         let found = self.require()?;
         if wanted.contains(&found) {
@@ -202,7 +202,7 @@ impl<R: Read> Text<R> {
         Trouble::Wrong(self.offset(), problem.into())
     }
 
-    /// Consumes one value and returns its offsets. Inspects only its brackets and strings.
+    /// Consumes one value and returns its range of offsets. Inspects only brackets and strings.
     pub(super) fn value(&mut self) -> Result<Range<u64>, Trouble> {
         let first = self.require()?;
         let start = self.offset();
@@ -214,7 +214,7 @@ impl<R: Read> Text<R> {
         Ok(start..self.offset())
     }
 
-    /// Consumes a number, true, false or null, or whatever is in its place.
+    /// Consumes a number, true, false or null, or any other word in its place.
     fn pass_word(&mut self) -> Result<(), Trouble> {
         let ends = |b: &u8| b.is_ascii_whitespace() || matches!(b, b',' | b':' | b'}' | b']');
         loop {
@@ -269,7 +269,7 @@ impl<R: Read> Text<R> {
                     match byte {
                         b'"' => in_string = true,
                         b'{' | b'[' => self.open.push(byte),
-                        // In ASCII, `]` and `}` are `[` and `{` plus two.
+                        // In ASCII, `]` and `}` are two more than `[` and `{`.
                         b'}' | b']' if self.open.pop() != Some(byte - 2) => {
                             self.at += place - 1;
                             let problem = format!("`{}` closes nothing", byte as char);
@@ -295,7 +295,7 @@ impl<R: Read> Text<R> {
 mod tests {
     use super::*;
 
-    /// Reads one byte at a time, so that values are cut at every position.
+    /// A reader that returns one byte at a time, so that values are cut at every position.
     struct Slowly<'a>(&'a [u8]);
 
     impl Read for Slowly<'_> {

@@ -1,6 +1,6 @@
-//! Fields that Kubernetes doesn't know: usually typing errors, which would otherwise go unnoticed.
-//! Only parts whose fields in Kubernetes 1.36 are listed here are checked: not statuses, and in a
-//! pod's spec nothing below its containers.
+//! Finds fields that Kubernetes doesn't know. They are usually typing errors, which would otherwise
+//! go unnoticed. Only the parts whose fields in Kubernetes 1.36 are listed here are checked: no
+//! statuses and, in the spec of a pod, nothing below its containers.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -38,26 +38,27 @@ const CONTAINER: &str = "
     terminationMessagePolicy tty volumeDevices volumeMounts workingDir
 ";
 
-/// The maximum number of characters of a field name to show.
+/// The maximum number of characters to show of a field's name.
 const SHOWN_MAX: usize = 80;
 
-/// The maximum number of characters of a path to show.
+/// The maximum number of characters to show of a path.
 const PATH_MAX: usize = 300;
 
 /// A field that Kubernetes doesn't know.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Field {
-    /// The path, such as `spec.replicaz`; items of a list have no number.
+    /// The path of the field, such as `spec.replicaz`. Items of a list have no number.
     pub(super) path: String,
-    /// A known field with a similar name.
+    /// A known field with a similar name; `None` if there is none.
     pub(super) meant: Option<&'static str>,
 }
 
-/// Unknown fields, with the number of the first object that has each, and the number of such
+/// Unknown fields, each with the number of the first object that has it and the number of such
 /// objects.
 pub(super) type Found = BTreeMap<(&'static str, Field), (usize, u64)>;
 
-/// Finds unknown fields. O(objects), plus the fields of each spec once if pods share it.
+/// Finds the unknown fields of all objects. O(objects), plus the fields of each spec; a shared spec
+/// is searched only once.
 pub(super) fn find(objects: &[InputObject]) -> Found {
     let mut found = Found::new();
     let mut specs = Specs::new();
@@ -67,7 +68,7 @@ pub(super) fn find(objects: &[InputObject]) -> Found {
     found
 }
 
-/// Adds the unknown fields of an object.
+/// Adds the unknown fields of one object to `found`.
 pub(super) fn add(found: &mut Found, number: usize, object: &InputObject, mut fields: Vec<Field>) {
     fields.sort_unstable();
     fields.dedup();
@@ -77,12 +78,12 @@ pub(super) fn add(found: &mut Found, number: usize, object: &InputObject, mut fi
     }
 }
 
-/// Returns the unknown fields of an object from which a server has removed the fields at `dropped`,
-/// with similar names as far as this module lists them.
+/// Returns the unknown fields of an object from which a server has removed the fields at `dropped`.
+/// They include similar names only for the parts that this module lists.
 pub(super) fn with_dropped(object: &InputObject, dropped: &[String]) -> Vec<Field> {
     let mut fields = fields_of(object, &mut Specs::new());
     for path in dropped {
-        // Items of a list have no number.
+        // Remove the numbers of list items.
         let mut path: String = path
             .split('[')
             .map(|part| match part.split_once(']') {
@@ -122,7 +123,8 @@ fn fields_of(object: &InputObject, specs: &mut Specs) -> Vec<Field> {
     fields
 }
 
-/// Unknown fields in shared specs, by memory address; the specs outlive this.
+/// The unknown fields of shared specs, by the memory address of the spec. The specs must outlive
+/// this.
 struct Specs {
     known: HashMap<(*const PodSpec, &'static str), Vec<Field>, RandomState>,
 }

@@ -1,6 +1,6 @@
-//! YAML: a stream is cut into documents as it is read, so that only one document is in memory,
-//! errors have its number, and lines count from the start of the file. Large lists are not held
-//! even as one document: their items are cut out (`yaml_list`).
+//! YAML files: the stream is cut into documents as it is read, so that only one document is in
+//! memory, errors have its number, and lines count from the start of the file. Even a single
+//! document is not held completely if it is a large list: its items are cut out (`yaml_list`).
 
 use std::io::{self, BufRead, Read};
 
@@ -18,16 +18,16 @@ use super::json::given_twice;
 use super::text::{NUL, nul_in, place_of};
 use super::yaml_list;
 
-/// The error about a text that ends too early.
+/// The words for a text that ends too early.
 pub(super) const CUT_OFF: &str = "cut off";
 
-/// Lists in documents larger than this are read item by item.
+/// The size from which the list in a document is read item by item, in bytes.
 const LARGE_BYTES: usize = 4 << 20;
 
-/// The maximum number of bytes of text to hold for a document, or for an item of a large list.
+/// The maximum number of bytes of text to hold, for a document or for an item of a large list.
 const DOCUMENT_BYTES_MAX: usize = 64 << 20;
 
-/// Reads every document of a stream.
+/// Reads every document in a stream.
 pub(super) fn read(
     reader: impl BufRead,
     collector: &mut Collector,
@@ -35,7 +35,7 @@ pub(super) fn read(
     read_in_pieces(reader, LARGE_BYTES, collector)
 }
 
-/// Like [`read`], with another threshold for large documents.
+/// Like [`read`], with a different threshold for large documents.
 pub(super) fn read_in_pieces(
     reader: impl BufRead,
     large_bytes: usize,
@@ -53,7 +53,7 @@ pub(super) fn read_in_pieces(
                 list.read(chunk, large_bytes, &mut chunks, collector)?;
                 continue;
             }
-            // Stop reading if the text is not valid.
+            // Stop if the text is invalid.
             chunk_text(&chunk, collector)?;
             while !chunk.is_whole {
                 let more = chunks.append(&mut chunk, usize::MAX);
@@ -105,7 +105,7 @@ fn read_whole(
     let decoded = decode::all(&items, |item| {
         decode::item(*item, &members, &collector.checked)
     });
-    // An item without a kind can't get one from the list, and is then refused.
+    // An item without a kind can't get one from this list, and is an error.
     let taken = collector.take_items(0, decoded, |_, position| position);
     taken.map_err(|(at, mut error)| {
         add_open_end(&mut error, chunk, is_last, |end| end.item == at);
@@ -114,7 +114,7 @@ fn read_whole(
     collector.end_document(Document::List(members), Vec::new())
 }
 
-/// Adds to an error at the end of an open-ended list that the file was cut off.
+/// Adds to an error in the last item of a list without an end that the file was cut off.
 fn add_open_end(
     error: &mut ManifestError,
     chunk: &Chunk,
@@ -127,7 +127,7 @@ fn add_open_end(
     }
 }
 
-/// Returns the text of a chunk, which must be UTF-8.
+/// Returns the text of a chunk. Text that is not UTF-8 is an error.
 pub(super) fn chunk_text<'a>(
     chunk: &'a Chunk,
     collector: &Collector,
@@ -141,8 +141,8 @@ pub(super) fn chunk_text<'a>(
     })
 }
 
-/// Converts the position of an error to one in the file. At the end of the file, adds that it may
-/// have been cut off.
+/// Converts the position of an error to one in the file. An error at the end of the file also says
+/// that the file may have been cut off.
 pub(super) fn placed(
     error: Mistake,
     chunk: &Chunk,
@@ -164,9 +164,9 @@ pub(super) fn placed(
 /// The text of one document.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Chunk {
-    /// The bytes, with the `---` line that opens the document.
+    /// The bytes of the document, including the `---` line that opens it.
     pub(super) text: Vec<u8>,
-    /// The line of the file where the text begins, counted from 1.
+    /// The line of the file at which the text begins, counted from 1.
     pub(super) first_line: u64,
     /// Whether the document ends with the text.
     pub(super) is_whole: bool,
@@ -179,18 +179,18 @@ impl Chunk {
     }
 }
 
-/// Cuts a YAML stream into documents at its `---` and `...` lines. A marker at the start of a line
-/// ends a document in any context, so no parsing is needed.
+/// Cuts a YAML stream into documents at its `---` and `...` lines. Such a marker at the start of a
+/// line ends a document in any context, so no parsing is needed.
 #[derive(Debug)]
 pub(super) struct Chunks<R> {
     reader: R,
-    /// Lines read so far.
+    /// The number of lines read so far.
     lines: u64,
-    /// Bytes read so far.
+    /// The number of bytes read so far.
     pub(super) bytes: u64,
     /// Whether the stream has ended.
     pub(super) is_at_end: bool,
-    /// The `---` line that ended the previous document.
+    /// The `---` line that ended the previous document and opens the next one.
     opening: Option<Vec<u8>>,
     line: Vec<u8>,
 }
@@ -207,8 +207,8 @@ impl<R: BufRead> Chunks<R> {
         }
     }
 
-    /// Returns the next non-empty document, or its beginning if it is longer than `most_bytes`;
-    /// `None` at the end of the stream.
+    /// Returns the next non-empty document, or only its beginning if it is longer than
+    /// `most_bytes`; `None` at the end of the stream.
     pub(super) fn next(&mut self, most_bytes: usize) -> io::Result<Option<Chunk>> {
         let mut chunk = Chunk {
             text: Vec::new(),
@@ -228,8 +228,8 @@ impl<R: BufRead> Chunks<R> {
                     self.opening = Some(self.line.clone());
                     return Ok(Some(chunk));
                 }
-                // Directives belong to the following document. Drop an opened document without
-                // content: the parser would count it.
+                // Directives belong to the following document. Drop a document that was opened but
+                // has no content, because the parser would count it.
                 if is_opened {
                     chunk.text.clear();
                     chunk.first_line = self.lines;
@@ -240,7 +240,7 @@ impl<R: BufRead> Chunks<R> {
                 if has_content {
                     return Ok(Some(chunk));
                 }
-                // The text so far contains only comments.
+                // The text so far has no content except comments.
                 chunk.text.clear();
                 chunk.first_line = self.lines + 1;
                 is_opened = false;
@@ -258,7 +258,7 @@ impl<R: BufRead> Chunks<R> {
         Ok(has_content.then_some(chunk))
     }
 
-    /// Adds lines to an incomplete chunk, `bytes` or slightly more.
+    /// Appends lines to an incomplete chunk: `bytes` bytes or slightly more.
     pub(super) fn append(&mut self, chunk: &mut Chunk, bytes: usize) -> io::Result<()> {
         let enough = chunk.text.len().saturating_add(bytes);
         while chunk.text.len() < enough {
@@ -277,10 +277,10 @@ impl<R: BufRead> Chunks<R> {
         Ok(())
     }
 
-    /// Reads the next line into `line`; returns false at the end.
+    /// Reads the next line into `line`. Returns false at the end of the stream.
     fn read_line(&mut self) -> io::Result<bool> {
         self.line.clear();
-        // A line longer than the largest document is refused with its document.
+        // A line that is longer than the largest document is refused together with its document.
         let limit = DOCUMENT_BYTES_MAX as u64 + 1;
         let mut limited = Read::take(&mut self.reader, limit);
         let read = limited.read_until(b'\n', &mut self.line)?;
@@ -297,7 +297,7 @@ impl<R: BufRead> Chunks<R> {
     }
 }
 
-/// Refuses a document, or the held part of it, that is too large.
+/// Refuses a document, or the part of it that is held, if it is too large.
 fn check_size(chunk: &Chunk) -> io::Result<()> {
     if chunk.text.len() <= DOCUMENT_BYTES_MAX {
         return Ok(());
@@ -317,7 +317,7 @@ fn check_size(chunk: &Chunk) -> io::Result<()> {
     Err(io::Error::new(io::ErrorKind::FileTooLarge, problem))
 }
 
-/// Reports whether a line is this document marker: alone, or followed by a blank.
+/// Reports whether a line is this document marker, either alone or followed by a space.
 #[inline]
 fn is_marker(line: &[u8], marker: &[u8]) -> bool {
     line.strip_prefix(marker).is_some_and(|rest| {
@@ -326,14 +326,14 @@ fn is_marker(line: &[u8], marker: &[u8]) -> bool {
     })
 }
 
-/// Reports whether a line contains anything but a comment.
+/// Reports whether a line contains anything other than a comment.
 #[inline]
 fn has_text(line: &[u8]) -> bool {
     let text = line.trim_ascii();
     !text.is_empty() && text[0] != b'#'
 }
 
-/// Reads the single document of a text: an object, or null.
+/// Parses a text with a single document: an object, or null.
 pub(super) fn read_document(text: &str) -> Result<Value, Mistake> {
     match read_value(text)? {
         value @ (Value::Object(_) | Value::Null) => Ok(value),
@@ -344,8 +344,8 @@ pub(super) fn read_document(text: &str) -> Result<Value, Mistake> {
     }
 }
 
-/// Reads a text with a single value. A member may occur twice only if a merge key (`<<`) provides
-/// one of them.
+/// Parses a text with a single value. A member may occur twice only if one of the two comes from a
+/// merge key (`<<`).
 pub(super) fn read_value(text: &str) -> Result<Value, Mistake> {
     let read = documents::yaml(text).map_err(|found| {
         let problem = match found.cause {
@@ -356,7 +356,7 @@ pub(super) fn read_value(text: &str) -> Result<Value, Mistake> {
                     .to_owned()
             }
         };
-        // The caller counts the line from the start of the file.
+        // The caller counts lines from the start of the file.
         Mistake {
             place: found.place.map(|at| Place::new(at.line, at.column)),
             problem,

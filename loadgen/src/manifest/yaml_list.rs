@@ -1,8 +1,8 @@
-//! YAML lists that are too large to hold: their items are cut out at their dashes, and read and
-//! decoded on all cores, a few megabytes at a time.
+//! YAML lists that are too large to hold in memory: their items are cut out at their dashes, and
+//! parsed and decoded on all cores, a few megabytes at a time.
 //!
-//! In block style every line of an item is indented deeper than its dash, so the lines determine
-//! where an item ends. An anchor in one item can't be used in another.
+//! In block style, every line of an item is indented deeper than the item's dash, so the lines
+//! determine where an item ends. An anchor in one item can't be used in another.
 
 use std::io::BufRead;
 use std::ops::Range;
@@ -20,7 +20,7 @@ use super::json::given_twice;
 use super::text::place_of;
 use super::yaml::{CUT_OFF, Chunk, Chunks, chunk_text, placed, read_document, read_value};
 
-/// The position of the items of a list.
+/// The position of a list's items in its document.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Items {
     /// The byte range of the line `items:`.
@@ -29,10 +29,10 @@ pub(super) struct Items {
     dash: usize,
 }
 
-/// An item within a chunk.
+/// An item in a chunk.
 struct Item {
     range: Range<usize>,
-    /// The line of the item in the chunk, counted from 0.
+    /// The line of the chunk at which the item begins, counted from 0.
     line: u64,
 }
 
@@ -48,7 +48,7 @@ enum Line {
 }
 
 impl Items {
-    /// Finds the items if a document begins like a list in block style.
+    /// Finds the items if a document begins like a list in block style; otherwise returns `None`.
     pub(super) fn begin(chunk: &Chunk) -> Option<Items> {
         let mut at = 0;
         let mut found: Option<Range<usize>> = None;
@@ -72,7 +72,7 @@ impl Items {
         None
     }
 
-    /// Takes the items and the rest of the document.
+    /// Reads the items and the rest of the document.
     pub(super) fn read<R: BufRead>(
         self,
         mut chunk: Chunk,
@@ -151,8 +151,8 @@ impl Items {
         members_of(&before, false, collector)
     }
 
-    /// Returns the items of a chunk that starts with one. Excludes the last item of an incomplete
-    /// chunk, which may continue.
+    /// Returns the items of a chunk that begins with an item, and where the cutting ended. Omits
+    /// the last item of an incomplete chunk, because it may continue.
     fn cut(&self, chunk: &Chunk) -> (Vec<Item>, End) {
         let mut items: Vec<Item> = Vec::new();
         let mut at = 0;
@@ -190,25 +190,27 @@ impl Items {
     }
 }
 
-/// The last item of a text that ends within its list, as in a truncated dump: dumps have their kind
-/// after the items.
+/// The last item of a text that ends within its list. A truncated dump ends like this, because the
+/// kind of a dump follows its items.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct OpenEnd {
-    /// The number of the item in the text.
+    /// The number of the item in the text, counted from 0.
     pub(super) item: usize,
-    /// The lines of the file where the item begins and where the text ends, counted from 1.
+    /// The line of the file at which the item begins and the line at which the text ends, counted
+    /// from 1.
     pub(super) first_line: u64,
     last_line: u64,
 }
 
-/// Reports where a complete document ends within its list's items, if no kind precedes them.
+/// Returns the last item of a complete document that ends within its list's items and has no kind
+/// before them; otherwise `None`.
 pub(super) fn open_end(chunk: &Chunk) -> Option<OpenEnd> {
     let list = Items::begin(chunk)?;
     let mut before = chunk.text[..list.line.start].split(|b| *b == b'\n');
     if before.any(|line| line.starts_with(b"kind:")) {
         return None;
     }
-    // Cut the items separately, so that no line before them counts as one after them.
+    // Cut the items separately, so that the lines before them do not count as lines after them.
     let mut items = Chunk {
         text: chunk.text.clone(),
         ..*chunk
@@ -219,7 +221,7 @@ pub(super) fn open_end(chunk: &Chunk) -> Option<OpenEnd> {
 }
 
 impl OpenEnd {
-    /// Returns the last of the items if nothing follows it.
+    /// Returns the last item if nothing follows the items; otherwise `None`.
     fn find(items: &[Item], end: &End, chunk: &Chunk) -> Option<OpenEnd> {
         let last = items.last()?;
         let written = chunk.text.trim_ascii_end();
@@ -232,7 +234,7 @@ impl OpenEnd {
         })
     }
 
-    /// Returns the addition to an error in this item.
+    /// Returns the words to add to an error in this item.
     pub(super) fn words(&self) -> String {
         format!(
             "; this is the last item, and the list's kind, which follows the items in a dump, is \
@@ -242,7 +244,7 @@ impl OpenEnd {
     }
 }
 
-/// How far a chunk was cut.
+/// Where the cutting of a chunk ended.
 enum End {
     /// The list ends here.
     List(usize),
@@ -254,7 +256,7 @@ fn classify(line: &[u8], dash: usize) -> Line {
     let text = line.trim_ascii_end();
     let depth = text.iter().position(|b| *b != b' ');
     match depth {
-        // Blank lines and comments belong to whatever contains them.
+        // Blank lines and comments belong to the item or list that contains them.
         None => Line::Within,
         Some(depth) if text[depth] == b'#' => Line::Within,
         Some(depth) if depth > dash => Line::Within,
@@ -266,14 +268,14 @@ fn classify(line: &[u8], dash: usize) -> Line {
     }
 }
 
-/// Drops the beginning of a chunk.
+/// Drops the first bytes of a chunk.
 fn forget(chunk: &mut Chunk, bytes: usize) {
     let lines = chunk.text[..bytes].iter().filter(|b| **b == b'\n').count();
     chunk.first_line += lines as u64;
     chunk.text.drain(..bytes);
 }
 
-/// Returns the members of a part of a document.
+/// Returns the members in a part of a document.
 fn members_of(
     chunk: &Chunk,
     is_last: bool,
@@ -287,7 +289,7 @@ fn members_of(
     }
 }
 
-/// Decodes an item, including its dash, of a list with these members.
+/// Decodes an item, given with its dash, of a list that has these members.
 pub(super) fn decode_item(
     bytes: &[u8],
     list: &Map<String, Value>,
@@ -300,7 +302,7 @@ pub(super) fn decode_item(
             ..Wrong::default()
         })
     };
-    // With a blank instead of the dash the item is a document, with every character in place.
+    // With a space in place of the dash, the item is a document, with every character in its place.
     let mut text = bytes.to_vec();
     if let Some(dash) = text.iter_mut().find(|b| **b != b' ') {
         *dash = b' ';

@@ -1,10 +1,10 @@
-//! The catalogue of metrics: every metric of a result with its name in the JSON, other common
-//! names, its unit, and whether less or more is better.
+//! The catalogue of metrics: every metric of a result, with its name in the JSON, its other names,
+//! its unit, and whether smaller or larger values are better.
 //!
-//! The description, type and unit of a metric come from the result itself (`result/mod.rs`),
-//! through the published schema, which a test keeps equal to it: the description is the first
-//! sentence of the member's doc comment, the unit is the suffix of the member's name. `TABLE` adds
-//! only what the result does not contain.
+//! Everything else comes from the result itself (`result/mod.rs`), through the published schema,
+//! which a test keeps up to date: the description of a metric is the first sentence of the member's
+//! doc comment, the unit is the suffix of the member's name. `TABLE` adds only what the result does
+//! not contain.
 
 use std::sync::LazyLock;
 
@@ -42,7 +42,7 @@ pub enum Better {
 impl Better {
     const ALL: [Better; 3] = [Better::Less, Better::More, Better::Neither];
 
-    /// Returns the word for lists.
+    /// Returns the word for this direction in lists.
     pub const fn word(self) -> &'static str {
         ["less", "more", "-"][self as usize]
     }
@@ -74,13 +74,13 @@ impl Statistic {
         [Count, Mean, P50, P90, P99, P999, Max]
     };
 
-    /// Returns its name in the JSON.
+    /// Returns the statistic's name in the JSON.
     pub const fn name(self) -> &'static str {
         ["count", "mean", "p50", "p90", "p99", "p999", "max"][self as usize]
     }
 
     /// Returns the statistic with this name, in the notation of this program or of k6: `p99`,
-    /// `p(99)`, `avg`.
+    /// `p(99)`, `avg`. `None` for any other name.
     pub fn by_name(text: &str) -> Option<Statistic> {
         let lower = text.trim().to_ascii_lowercase();
         let name = match lower.replace(['(', ')', ' '], "").as_str() {
@@ -99,26 +99,27 @@ impl Statistic {
 pub enum Shape {
     /// A number.
     Value,
-    /// A number that is the length of a list.
+    /// A list in the JSON, whose length is the value.
     Length,
-    /// An object of statistics.
+    /// An object with one member per statistic.
     Distribution,
-    /// Counts by name: their sum, or with `{NAME}` one of them or the sum over a pattern.
+    /// Counts by name. The value is their sum or, with `{NAME}`, one entry or the sum of the
+    /// matching entries.
     Map,
-    /// A member of each phase, selected with `{NAME}`.
+    /// A member of each phase; `{NAME}` selects the phase.
     Phase,
 }
 
 /// A metric of a result.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Metric {
-    /// Its stable name: the path in the JSON, with `{}` in place of a selected name.
+    /// The metric's stable name: its path in the JSON, with `{}` in place of a selected name.
     pub name: &'static str,
-    /// Other names.
+    /// The metric's other names.
     pub aliases: Vec<&'static str>,
     /// The unit; a distribution's `count` is always a [`Unit::Count`].
     pub unit: Unit,
-    /// The better direction; for a map that of its sum, see [`Metric::better_of`].
+    /// The better direction. For a map, the direction of its sum; see [`Metric::better_of`].
     pub better: Better,
     /// The form of the metric in the JSON.
     pub shape: Shape,
@@ -127,8 +128,9 @@ pub struct Metric {
 }
 
 impl Metric {
-    /// Returns the better direction of one entry of a map: fewer failures are better, other entries
-    /// are only parts of the sum. For any other metric returns [`Metric::better`].
+    /// Returns the better direction of one entry of a map: fewer failures are better; for other
+    /// entries, which are only parts of the sum, neither direction is. For any other metric,
+    /// returns [`Metric::better`].
     pub fn better_of(&self, key: Option<&str>) -> Better {
         let Some(key) = key.filter(|_| self.shape == Shape::Map) else {
             return self.better;
@@ -143,7 +145,7 @@ impl Metric {
         [Better::Neither, Better::Less][usize::from(failed)]
     }
 
-    /// Returns the name for lists, with a placeholder for an entry or phase.
+    /// Returns the name to show in lists, with a placeholder for the entry or the phase.
     pub fn shown(&self) -> String {
         match self.shape {
             Shape::Map => format!("{}{{NAME}}", self.name),
@@ -152,7 +154,7 @@ impl Metric {
         }
     }
 
-    /// Returns the metric with this name or alias; `{}` may be omitted.
+    /// Returns the metric with this name or alias; `None` if there is none. `{}` may be omitted.
     pub fn by_name(name: &str) -> Option<&'static Metric> {
         METRICS.iter().find(|metric| {
             metric.name == name
@@ -162,8 +164,8 @@ impl Metric {
     }
 }
 
-/// Every metric in the order of lists and comparisons: its name, the better direction, and other
-/// names.
+/// Every metric, in the order of lists and comparisons: its name, its better direction, and its
+/// other names.
 const TABLE: &str = "
 convergence_seconds less convergence
 pod_ready_seconds less pod_ready_latency pod_ready
@@ -240,7 +242,7 @@ pub static METRICS: LazyLock<Vec<Metric>> = LazyLock::new(|| {
     rows.map(|row| described(row, &schema)).collect()
 });
 
-/// Returns the metric of a row of `TABLE`, with its description from the result's schema.
+/// Parses a row of `TABLE` and adds the description from the result's schema.
 fn described(row: &'static str, schema: &Json) -> Metric {
     let mut words = row.split(' ');
     let name = words.next().unwrap_or_default();
@@ -278,10 +280,10 @@ fn described(row: &'static str, schema: &Json) -> Metric {
     }
 }
 
-/// Returns the schema of the member with this path below a node.
+/// Returns the schema of the member at this path below `node`.
 fn member_of<'a>(path: &str, node: &'a Json, schema: &'a Json) -> &'a Json {
     path.split('.').fold(node, |node, member| {
-        // A type with a name is defined elsewhere in the schema, an optional one among
+        // A named type is defined elsewhere in the schema; an optional type is one of several
         // alternatives.
         let node = node.get("anyOf").map_or(node, |one_of| &one_of[0]);
         let own = node["$ref"]

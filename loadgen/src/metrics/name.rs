@@ -1,5 +1,5 @@
-//! The name of a metric: the metric, its entry or phase if it has several, and the statistic of a
-//! distribution: `pod_ready_latency p99`, `api_calls{create pods *}`,
+//! The name of a metric: the metric itself, its entry or phase if it has several, and the statistic
+//! of a distribution: `pod_ready_latency p99`, `api_calls{create pods *}`,
 //! `phase{scale to 100 %}.seconds`.
 
 use std::fmt;
@@ -8,7 +8,7 @@ use anyhow::{Error, Result, anyhow, bail};
 
 use super::catalogue::{Better, METRICS, Metric, Shape, Statistic, Unit};
 
-/// The minimum similarity of a proposed name, from 0 to 1.
+/// The minimum similarity of a name to be proposed, from 0 to 1.
 const LIKE_ENOUGH: f64 = 0.72;
 
 /// The maximum number of names to propose.
@@ -19,11 +19,11 @@ const PROPOSED: usize = 3;
 pub struct MetricName {
     /// The metric's name as the user wrote it.
     written: String,
-    /// The metric.
+    /// The metric in the catalogue.
     pub metric: &'static Metric,
     /// The content of `{…}`: an entry of a map, a pattern with `*`, or a phase.
     pub key: Option<String>,
-    /// The statistic of a distribution.
+    /// The statistic; `None` if the metric is not a distribution.
     pub statistic: Option<Statistic>,
 }
 
@@ -31,7 +31,8 @@ impl MetricName {
     /// Parses a metric's name, which may include `.statistic`.
     ///
     /// # Errors
-    /// The metric does not exist, has no entry or phase to select, or lacks a required one.
+    /// The metric does not exist, has no entries or phases to select from, or requires a selection
+    /// that is missing.
     pub fn metric(text: &str) -> Result<MetricName> {
         let text = text.trim();
         let (base, key) = split_key(text)?;
@@ -40,7 +41,7 @@ impl MetricName {
             None => with_statistic(&base).ok_or_else(|| unknown(text, &base))?,
         };
         let written = match statistic {
-            // From here on the statistic is part of the name.
+            // The part after the last point is the statistic, which `written` omits.
             Some(_) => text.rsplit_once('.').map_or(text, |(name, _)| name),
             None => text,
         };
@@ -61,15 +62,15 @@ impl MetricName {
         })
     }
 
-    /// Returns the phase, if the metric is of a phase.
+    /// Returns the selected phase; `None` if the metric is not a metric of a phase.
     pub fn phase(&self) -> Option<&str> {
         self.key
             .as_deref()
             .filter(|_| self.metric.shape == Shape::Phase)
     }
 
-    /// Parses a whole name: `pod_ready_latency.p99`, `pod_ready_latency p99`, `pods.created`.
-    /// Distributions need a statistic.
+    /// Parses a complete name: `pod_ready_latency.p99`, `pod_ready_latency p99`, `pods.created`. A
+    /// distribution requires a statistic.
     ///
     /// # Errors
     /// The same as [`MetricName::metric`] and [`MetricName::with`].
@@ -84,7 +85,7 @@ impl MetricName {
         }
     }
 
-    /// Adds a statistic to this metric; for a single number it is `value` or absent.
+    /// Adds a statistic to this metric. For a single number, `statistic` must be `value` or absent.
     ///
     /// # Errors
     /// A distribution has no statistic, a single number has one, or the statistic isn't recorded.
@@ -115,7 +116,7 @@ impl MetricName {
         }
     }
 
-    /// Returns the name of a metric of the catalogue.
+    /// Creates the name of a metric in the catalogue.
     pub(super) fn known(
         metric: &'static Metric,
         key: Option<&str>,
@@ -134,7 +135,7 @@ impl MetricName {
         }
     }
 
-    /// Returns the unit.
+    /// Returns the unit of the named value.
     pub fn unit(&self) -> Unit {
         match self.statistic {
             Some(Statistic::Count) => Unit::Count,
@@ -142,7 +143,7 @@ impl MetricName {
         }
     }
 
-    /// Returns the better direction.
+    /// Returns the better direction of the named value.
     pub fn better(&self) -> Better {
         match self.statistic {
             Some(Statistic::Count) => Better::Neither,
@@ -150,7 +151,7 @@ impl MetricName {
         }
     }
 
-    /// Returns the same metric under its name in the catalogue.
+    /// Returns the same selection under the metric's name in the catalogue.
     pub fn canonical(&self) -> MetricName {
         MetricName::known(self.metric, self.key.as_deref(), self.statistic)
     }
@@ -160,13 +161,14 @@ impl MetricName {
         &self.written
     }
 
-    /// Reports whether it depends on the machine, which virtual results omit by default.
+    /// Reports whether the metric depends on the machine. Virtual results omit such metrics by
+    /// default.
     pub fn is_of_host(&self) -> bool {
         self.metric.name.starts_with("host.")
     }
 }
 
-/// Formats the metric as the user wrote it, followed by a blank and the statistic.
+/// Formats the metric as the user wrote it, followed by a space and the statistic.
 impl fmt::Display for MetricName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.written)?;
@@ -198,7 +200,7 @@ fn split_key(text: &str) -> Result<(String, Option<String>)> {
 
 /// Splits `pod_ready_latency.p99` into the metric and the statistic.
 fn with_statistic(base: &str) -> Option<(&'static Metric, Option<Statistic>)> {
-    // p99.9 contains another point.
+    // `p99.9` contains a point, too.
     base.match_indices('.').find_map(|(at, _)| {
         let metric = Metric::by_name(&base[..at])?;
         let statistic = Statistic::by_name(&base[at + 1..])?;
@@ -234,12 +236,13 @@ fn unknown(text: &str, base: &str) -> Error {
     )
 }
 
-/// Returns the names most similar to the text as ` (did you mean a or b?)`, or an empty text.
+/// Formats the names that are most similar to a string as ` (did you mean a or b?)`; empty if none
+/// is similar.
 pub(crate) fn proposal<'a>(text: &str, names: impl IntoIterator<Item = &'a str>) -> String {
     let lower = text.to_ascii_lowercase();
     let similarity = |name: &str| {
         let contained = lower.len() >= 3 && (name.contains(&lower) || lower.contains(name));
-        // A part of the name is as good a hint as a typo.
+        // A name that contains the string is as good a guess as a name with a typo.
         strsim::jaro_winkler(&lower, name).max(if contained { 0.9 } else { 0.0 })
     };
     let like = names.into_iter().map(|name| (similarity(name), name));

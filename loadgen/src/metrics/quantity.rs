@@ -1,4 +1,4 @@
-//! Syntax of metric values: a time with its unit, a count with `k` or `m`.
+//! The syntax of metric values: a time with its unit, a count with `k` or `m`.
 
 use super::catalogue::Unit;
 use crate::units::{
@@ -6,7 +6,7 @@ use crate::units::{
     parse_rate_per_second, refuse, seconds_for_people,
 };
 
-/// Units of memory with their bytes, longest names first.
+/// The units of memory, with the bytes that they stand for; longer names come first.
 const BYTE_UNITS: [(&str, f64); 9] = [
     ("KiB", 1024.0),
     ("MiB", 1_048_576.0),
@@ -20,11 +20,11 @@ const BYTE_UNITS: [(&str, f64); 9] = [
 ];
 
 impl Unit {
-    /// Parses a bound in this unit: `200ms`, `1.5k`, `500MB`, `1000/s`. The result is in seconds,
-    /// counts, bytes or counts per second.
+    /// Parses a bound in this unit: `200ms`, `1.5k`, `500MB`, `1000/s`. Returns seconds, a count,
+    /// bytes, or a rate per second.
     ///
     /// # Errors
-    /// The number is missing or negative, or the unit is missing or of another kind.
+    /// The number is missing or negative, or its unit is missing or of a different kind.
     pub fn parse(self, text: &str) -> Result<f64, String> {
         let text = text.trim();
         match self {

@@ -13,8 +13,8 @@ use super::catalogue::Unit;
 use super::name::MetricName;
 use super::values::MetricValues;
 
-/// Comparisons as written and as shown. The longest come first, so that `<=` is not parsed as `<`;
-/// `===` and `!==` are from k6.
+/// The comparisons as they may be written and as they are shown. The longest come first, so that
+/// `<=` is not parsed as `<`; `===` and `!==` are from k6.
 const COMPARISONS: [(&str, &str); 8] = [
     ("===", "=="),
     ("!==", "!="),
@@ -42,7 +42,7 @@ fn holds(comparison: &str, value: f64, bound: f64) -> bool {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Threshold {
     metric: MetricName,
-    /// The form for output, one of [`COMPARISONS`].
+    /// The comparison as it is shown, from [`COMPARISONS`].
     comparison: &'static str,
     bound: f64,
     /// The bound as the user wrote it.
@@ -66,7 +66,7 @@ pub struct ThresholdOutcome {
 }
 
 impl ThresholdOutcome {
-    /// Formats the value, or the reason why there is none.
+    /// Formats the measured value, or the reason why there is no value.
     pub fn seen(&self) -> String {
         match (self.value, self.note.is_empty()) {
             (Some(value), true) => self.unit.for_people(value),
@@ -75,7 +75,7 @@ impl ThresholdOutcome {
         }
     }
 
-    /// Describes the outcome in a sentence.
+    /// Describes the outcome in words: the threshold, whether it is met, and the value.
     pub fn reason(&self) -> String {
         let verdict = if self.met { "met" } else { "not met" };
         format!("threshold {verdict}: {} ({})", self.threshold, self.seen())
@@ -98,7 +98,8 @@ impl Threshold {
                 let at = expression.find(text)?;
                 Some((at, *text, *comparison))
             })
-            // The first one; of several at the same place the longest, which comes first.
+            // The first comparison in the string; at the same position the longest, which comes
+            // first.
             .min_by_key(|(at, ..)| *at);
         let Some((at, text, comparison)) = found else {
             if expression.contains('=') {
@@ -148,8 +149,8 @@ impl Threshold {
         &self.metric
     }
 
-    /// Reports whether the bound is an upper one: `<` or `<=`. Once a count or maximum exceeds it
-    /// during a run, it stays exceeded.
+    /// Reports whether the bound is an upper bound: `<` or `<=`. A count or a maximum that exceeds
+    /// it during a run stays above it.
     pub fn is_upper_bound(&self) -> bool {
         self.comparison.starts_with('<')
     }
@@ -186,13 +187,14 @@ impl fmt::Display for Threshold {
     }
 }
 
-/// Parses a threshold from one text: `pod_ready_latency p99 < 5s` or `pod_ready_latency: p99 < 5s`.
+/// Parses a threshold from a single string: `pod_ready_latency p99 < 5s` or
+/// `pod_ready_latency: p99 < 5s`.
 impl FromStr for Threshold {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<Threshold> {
         let text = text.trim();
-        // Braces may contain blanks and comparisons.
+        // Braces may contain spaces and comparison operators.
         let braces = text.rfind('}').map_or(0, |at| at + 1);
         let ends = |c: char| c.is_whitespace() || matches!(c, ':' | '<' | '>' | '=' | '!');
         let end = text[braces..]
@@ -210,7 +212,7 @@ impl Serialize for Threshold {
     }
 }
 
-/// One text, or `{metric, expression}`.
+/// Accepts a single string, or `{metric, expression}`.
 impl<'de> Deserialize<'de> for Threshold {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Threshold, D::Error> {
         #[derive(Deserialize)]

@@ -1,4 +1,4 @@
-//! Looks up the values of a result by name, either of a run that has just ended or from a file.
+//! Looks up values by name in a result, of a run that has just ended or from a file.
 
 use std::collections::BTreeSet;
 
@@ -8,22 +8,22 @@ use serde_json::Value;
 use super::catalogue::{METRICS, Metric, Shape, Statistic};
 use super::name::{MetricName, proposal};
 
-/// The maximum number of names of entries or phases that a note lists.
+/// The maximum number of entries or phases that a note lists.
 const NAMES_LISTED: usize = 8;
 
 /// The metrics of one result.
 #[derive(Clone, Debug)]
 pub struct MetricValues {
-    /// The result as `--json` writes it.
+    /// The result, as `--json` writes it.
     json: Value,
 }
 
-/// The value of a name in one result.
+/// The value that a name refers to in one result.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Found {
-    /// The value; absent if the result has none.
+    /// The value; `None` if the result has no such value.
     pub value: Option<f64>,
-    /// Why there is none, or a remark about it; otherwise empty.
+    /// Why there is no value, or a remark about it; empty without remarks.
     pub note: String,
 }
 
@@ -50,18 +50,18 @@ impl MetricValues {
         MetricValues { json }
     }
 
-    /// Returns the metrics of a result written by `--json`.
+    /// Returns the metrics of a result that `--json` wrote.
     pub fn from_json(json: Value) -> MetricValues {
         MetricValues { json }
     }
 
-    /// Returns the result itself.
+    /// Returns the result itself, as JSON.
     pub fn json(&self) -> &Value {
         &self.json
     }
 
-    /// Finds the value of a metric. Missing entries of a map are zero: entries that never occurred
-    /// are not listed.
+    /// Finds the value of a metric. An entry that is missing from a map counts as zero, because
+    /// maps list only what occurred.
     pub fn find(&self, name: &MetricName) -> Found {
         let metric = name.metric;
         match metric.shape {
@@ -103,7 +103,7 @@ impl MetricValues {
         };
         let sum = |wanted: &dyn Fn(&str) -> bool| -> (usize, f64) {
             let some = entries.iter().filter(|(name, _)| wanted(name));
-            // Start at 0, because an empty sum is -0.
+            // Start at 0, because the sum of an empty iterator of floats is -0.
             let add = |(count, sum), value| (count + 1, sum + value);
             some.filter_map(|(_, value)| number(value))
                 .fold((0, 0.0), add)
@@ -163,21 +163,21 @@ impl MetricValues {
         told_apart(names).into_iter().zip(phases).collect()
     }
 
-    /// Returns the names of every metric of the result, in the order of the catalogue: each
+    /// Returns the names of all values in the result, in the order of the catalogue: each
     /// statistic, each map's sum and entries, each phase.
     pub fn names(&self) -> impl Iterator<Item = MetricName> {
         let names = METRICS.iter().flat_map(move |metric| self.names_of(metric));
         names.filter(move |name| self.find(name).value.is_some())
     }
 
-    /// Returns the names that any of the results has, in the order of the catalogue.
+    /// Returns the names of the values that any of the results has, in the order of the catalogue.
     pub fn names_of_all<'a>(all: impl IntoIterator<Item = &'a MetricValues>) -> Vec<MetricName> {
         let mut names: Vec<MetricName> = Vec::new();
         let mut seen = BTreeSet::new();
         for one in all {
             names.extend(one.names().filter(|name| seen.insert(name.to_string())));
         }
-        // The sort is stable: entries and phases stay in order of occurrence.
+        // The sort is stable: entries and phases keep the order in which they occurred.
         names.sort_by_key(|name| METRICS.iter().position(|metric| metric == name.metric));
         names
     }
@@ -212,7 +212,7 @@ impl MetricValues {
     }
 }
 
-/// Returns unique names of phases for metrics: the second `a` is `a #2`.
+/// Returns names that are unique as names of phases: the second `a` becomes `a #2`.
 pub(crate) fn told_apart<'a>(names: impl Iterator<Item = &'a str>) -> Vec<String> {
     let mut named: Vec<String> = Vec::new();
     for base in names {
@@ -227,7 +227,7 @@ pub(crate) fn told_apart<'a>(names: impl Iterator<Item = &'a str>) -> Vec<String
     named
 }
 
-/// Converts `phase{}.seconds` to `seconds`.
+/// Returns the member of a phase that a metric stands for: `seconds` for `phase{}.seconds`.
 fn phase_member(metric: &Metric) -> &'static str {
     metric.name.rsplit('.').next().unwrap_or_default()
 }
@@ -240,7 +240,7 @@ fn number(value: &Value) -> Option<f64> {
     }
 }
 
-/// Reports whether the name matches the pattern, in which `*` is any text.
+/// Reports whether a name matches a pattern, in which `*` matches any string.
 fn matches(pattern: &str, name: &str) -> bool {
     let mut parts = pattern.split('*');
     let first = parts.next().unwrap_or_default();

@@ -1,14 +1,14 @@
-//! Profiles the CPU time of a process: samples stacks with a timer for the whole process, and
-//! writes them as a flamegraph, as folded stacks or for `go tool pprof`.
+//! Profiles the CPU time of the process: samples the stacks of all threads with a timer, and writes
+//! them as a flamegraph, as folded stacks, or for `go tool pprof`.
 //!
 //! Stacks are unwound with the unwind tables, which every build has; frame pointers are not needed.
-//! The signal handler of the timer allocates nothing and takes no lock that it could wait for,
-//! except for the tables, which are read on first use. [`Sampler::start`] therefore takes one
-//! sample immediately, at a point where no operation is incomplete.
+//! The timer's signal handler allocates nothing and takes no lock that it would have to wait for,
+//! except when the unwind tables are read on first use. [`Sampler::start`] therefore takes one
+//! sample immediately, at a point where no allocation is in progress.
 //!
-//! Samples are added up by *function as compiled*, so inlined code counts for the function into
-//! which it was inlined. (Only one place per distinct stack is kept, so naming the inlined call
-//! would attribute all others to it too.)
+//! Samples are added up per *compiled function*, so inlined code counts for the function into which
+//! it was inlined. (Only one place per distinct stack is kept; naming the inlined call at that
+//! place would attribute all other places to this call, too.)
 
 mod symbols;
 
@@ -23,18 +23,19 @@ use pprof::{Frames, ProfilerGuard, ProfilerGuardBuilder, Report, Symbol, Unresol
 use crate::units::counted;
 use symbols::Names;
 
-/// Default number of samples per second of CPU time; more gains nothing on virtual machines. Not a
-/// round number, so that it does not align with periodic work.
+/// The default number of samples per second of CPU time; a higher rate gains nothing on virtual
+/// machines. It is not a round number, so that samples do not align with periodic work.
 pub const HERTZ: u16 = 199;
 
-/// Frames narrower than this percentage of all samples are left out of a flamegraph: at a width of
-/// 1,200 points they would be a third of a point.
+/// Frames that are narrower than this percentage of all samples are left out of a flamegraph: at a
+/// width of 1,200 points they would be a third of a point wide.
 const FRAME_WIDTH_MIN_PERCENT: f64 = 0.03;
 
-/// A thousand cores sampled a thousand times a second do not reach this within a century.
+/// The maximum number of samples in a profile. A thousand cores, sampled a thousand times a second,
+/// do not reach it within a century.
 const SAMPLES_MAX: u64 = 1 << 53;
 
-/// Why there is no profile.
+/// Why no profile could be created.
 #[derive(Debug, thiserror::Error)]
 pub enum ProfileError {
     /// The sampler can't be started.
@@ -43,18 +44,19 @@ pub enum ProfileError {
     /// The samples can't be read.
     #[error("the profile can't be created: {0}")]
     Report(String),
-    /// There are no samples.
+    /// No sample was taken.
     #[error(
         "no sample was taken: one is due every {period_ms:.1} ms of processor time; make the run \
          longer, or sample it more often with --profile-hertz"
     )]
     Empty {
-        /// CPU time from one sample to the next, milliseconds.
+        /// The CPU time between two samples, in milliseconds.
         period_ms: f64,
     },
 }
 
-/// Samples all threads of this process while it exists. Only one can exist at a time.
+/// Samples all threads of this process until it is stopped or dropped. Only one sampler can exist
+/// at a time.
 pub struct Sampler {
     guard: ProfilerGuard<'static>,
     hertz: u16,
@@ -72,20 +74,22 @@ impl Sampler {
     /// Starts to take `hertz` samples per second of CPU time of all threads together.
     ///
     /// # Errors
-    /// Another sampler runs, or the system refuses its timer, its handler or its temporary file.
+    /// Another sampler is running, or the system refuses the timer, the signal handler or the
+    /// temporary file.
     pub fn start(hertz: u16) -> Result<Sampler, ProfileError> {
         let problem = |error: &dyn std::fmt::Display| ProfileError::Start(error.to_string());
         let guard = ProfilerGuardBuilder::default()
             .frequency(i32::from(hertz))
             .build()
             .map_err(|error| problem(&error))?;
-        // The first sample reads the unwind tables, which allocates: it must not interrupt an
-        // allocation.
+        // The first sample reads the unwind tables, which allocates memory, so it must not
+        // interrupt an allocation.
         raise(Signal::SIGPROF).map_err(|error| problem(&error))?;
         Ok(Sampler { guard, hertz })
     }
 
-    /// Stops and adds up the samples. Reads the program's symbols, which takes about a second.
+    /// Stops sampling and adds up the samples. Reads the program's symbols, which takes about a
+    /// second.
     ///
     /// # Errors
     /// No sample was taken, or the samples can't be read back.
@@ -102,7 +106,7 @@ impl Sampler {
     }
 }
 
-/// The samples of a process.
+/// The collected samples of a process.
 pub struct Profile {
     report: Report,
     hertz: u16,
@@ -160,8 +164,8 @@ impl Profile {
         self.samples
     }
 
-    /// Returns the stacks of all threads together, outermost call first, each with its samples:
-    /// lines of `a;b;c 12`, sorted.
+    /// Returns the stacks of all threads together, each with its number of samples: lines such as
+    /// `a;b;c 12`, outermost call first, sorted.
     pub fn folded(&self) -> Vec<String> {
         let mut stacks: BTreeMap<String, u64> = BTreeMap::new();
         for (stack, samples) in &self.report.data {
@@ -178,7 +182,7 @@ impl Profile {
     /// Writes the folded stacks.
     ///
     /// # Errors
-    /// The writer fails.
+    /// Writing to `out` fails.
     pub fn write_folded(&self, mut out: impl Write) -> io::Result<()> {
         for line in self.folded() {
             writeln!(out, "{line}")?;
@@ -189,7 +193,7 @@ impl Profile {
     /// Draws the flamegraph (SVG).
     ///
     /// # Errors
-    /// The writer fails.
+    /// Writing to `out` fails.
     pub fn write_flamegraph(&self, title: &str, out: impl Write) -> io::Result<()> {
         let subtitle = format!("{} at {} Hz", counted(self.samples, "sample"), self.hertz);
         draw(title, &subtitle, &self.folded(), out)
@@ -198,7 +202,7 @@ impl Profile {
     /// Writes the profile for `go tool pprof`, as an uncompressed protocol buffer.
     ///
     /// # Errors
-    /// The writer fails.
+    /// Writing to `out` fails.
     pub fn write_pprof(&self, mut out: impl Write) -> io::Result<()> {
         let profile = self.report.pprof().map_err(io::Error::other)?;
         out.write_all(&profile.encode_to_vec())
@@ -208,23 +212,24 @@ impl Profile {
 /// Draws folded stacks as a flamegraph (SVG); the output is deterministic.
 ///
 /// # Errors
-/// No line is a stack with its samples, or the writer fails.
+/// No line is a stack with a number of samples, or writing to `out` fails.
 pub fn draw(title: &str, subtitle: &str, folded: &[String], out: impl Write) -> io::Result<()> {
     let mut options = Options::default();
     options.title = title.to_owned();
     options.subtitle = Some(subtitle.to_owned());
     options.min_width = FRAME_WIDTH_MIN_PERCENT;
     options.colors = Palette::Basic(BasicPalette::Hot);
-    // Colours by name instead of at random: a function has the same colour everywhere.
+    // Derive the colour from the name instead of from chance: a function has the same colour in
+    // every flamegraph.
     options.hash = true;
     flamegraph::from_lines(&mut options, folded.iter().map(String::as_str), out)
 }
 
-/// Draws the increase (red) and decrease (blue) from one profile to another, both folded: the
-/// widths are those of `after`; the counts of `before` are scaled to the same total.
+/// Draws the increase (red) and decrease (blue) from one folded profile to another. The widths are
+/// those of `after`; the counts of `before` are scaled to the same total.
 ///
 /// # Errors
-/// There are no stacks, or the writer fails.
+/// A profile is invalid or empty, or writing to `out` fails.
 pub fn draw_difference(title: &str, before: &str, after: &str, out: impl Write) -> io::Result<()> {
     let mut lines = Vec::new();
     let options = inferno::differential::Options {
@@ -240,24 +245,24 @@ pub fn draw_difference(title: &str, before: &str, after: &str, out: impl Write) 
     flamegraph::from_lines(&mut options, lines.lines(), out)
 }
 
-/// An invalid line of folded stacks.
+/// Why folded stacks are invalid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FoldedError {
     /// This line, counted from 1, is not a stack followed by a number.
     #[error("line {0}: expected calls separated by `;`, a blank and the number of samples")]
     Line(usize),
-    /// There are no lines, or none has a sample.
+    /// There are no lines, or none of them has a sample.
     #[error("there is no stack with a sample")]
     Empty,
-    /// With this line, counted from 1, the total exceeds the maximum of a profile.
+    /// At this line, counted from 1, the total exceeds the maximum number of samples.
     #[error("line {0}: the total number of samples exceeds the exact range of a number (2^53)")]
     TooMany(usize),
 }
 
-/// Parses folded stacks, each with its samples.
+/// Parses folded stacks, each with its number of samples.
 ///
 /// # Errors
-/// Returns the first invalid line, an empty file, or too many samples.
+/// A line is invalid, there are no samples, or there are too many.
 pub fn parse_folded(text: &str) -> Result<Vec<(String, u64)>, FoldedError> {
     let mut stacks = Vec::new();
     let mut total = 0_u64;
@@ -268,7 +273,7 @@ pub fn parse_folded(text: &str) -> Result<Vec<(String, u64)>, FoldedError> {
         });
         let (stack, samples) = found.ok_or(FoldedError::Line(number))?;
         total = total.saturating_add(samples);
-        // The drawing library adds them up, and scales them as floating-point numbers.
+        // The drawing library adds the counts up and scales them as floating-point numbers.
         if total > SAMPLES_MAX {
             return Err(FoldedError::TooMany(number));
         }
@@ -280,8 +285,8 @@ pub fn parse_folded(text: &str) -> Result<Vec<(String, u64)>, FoldedError> {
     Ok(stacks)
 }
 
-/// Returns a function's name without the compiler's hash suffix, and without characters that have a
-/// meaning in folded stacks.
+/// Returns the name of a function without the compiler's hash suffix and without characters that
+/// have a meaning in folded stacks.
 fn plain_name(name: &str) -> String {
     let name = match name.rsplit_once("::h") {
         Some((name, hash)) if hash.len() == 16 && hash.bytes().all(|b| b.is_ascii_hexdigit()) => {

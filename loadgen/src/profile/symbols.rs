@@ -1,8 +1,8 @@
-//! Resolves sampled addresses to functions: those of this program through its symbol table, others
-//! (the C library's) as `pprof` does.
+//! Resolves sampled addresses to functions: those of this program through its symbol table, those
+//! of libraries such as the C library as `pprof` does.
 //!
-//! A release build has no debug information. Line tables, if present, contain functions without
-//! their modules.
+//! A release build has no debug information. The line tables, if there are any, contain function
+//! names without their modules.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -11,7 +11,7 @@ use findshlibs::{SharedLibrary, TargetSharedLibrary};
 use object::{Object, ObjectSymbol, SymbolKind};
 use pprof::Symbol;
 
-/// Names by address, each resolved once.
+/// Function names by address; each address is resolved only once.
 #[derive(Debug)]
 pub(super) struct Names {
     functions: Functions,
@@ -26,9 +26,9 @@ impl Names {
         }
     }
 
-    /// Returns the functions of a stack, innermost first, without those that have no name.
-    /// `addresses` are as sampled; `resolve` finds the symbol at an index of `addresses`, if its
-    /// name is not known.
+    /// Returns the functions of a stack, innermost first, omitting those without a name.
+    /// `addresses` are as sampled; `resolve` returns the symbol for an index into `addresses`, and
+    /// is called once per distinct address.
     pub(super) fn functions(
         &mut self,
         addresses: impl Iterator<Item = usize>,
@@ -36,7 +36,8 @@ impl Names {
     ) -> Vec<Symbol> {
         let mut calls = Vec::new();
         for (depth, address) in addresses.enumerate() {
-            // All except the innermost are return addresses: the call is just before.
+            // All addresses except the innermost are return addresses: the call is just before
+            // them.
             let address = address - usize::from(depth > 0);
             let functions = &self.functions;
             let found = self.found.entry(address).or_insert_with(|| {
@@ -57,17 +58,17 @@ impl Names {
     }
 }
 
-/// The functions of this program by address.
+/// The functions of this program, by address.
 #[derive(Debug, Default)]
 struct Functions {
-    /// What the loader added to the addresses of the file.
+    /// The offset that the loader added to the addresses in the file.
     bias: usize,
-    /// Start, end and name as stored in the file; sorted by start.
+    /// Start, end and name of each function as stored in the file, sorted by start.
     functions: Vec<(usize, usize, Vec<u8>)>,
 }
 
 impl Functions {
-    /// Reads the symbol table of the running program; empty if it has none or can't be read.
+    /// Reads the symbol table of the running program; empty if there is none or it can't be read.
     fn of_this_program() -> Functions {
         let path = std::env::current_exe();
         let file = path.and_then(fs::read).unwrap_or_default();
@@ -84,7 +85,7 @@ impl Functions {
                 Some((start, start.saturating_add(size), name))
             })
             .collect();
-        // Sorted by name too, so that the choice among several names of a function is
+        // Sorted by name, too, so that the choice among several names for one function is
         // deterministic.
         functions.sort_unstable();
         let mut bias = None;
@@ -98,7 +99,8 @@ impl Functions {
         }
     }
 
-    /// Returns the function that contains this address of the running program.
+    /// Returns the name of the function that contains this address of the running program; `None`
+    /// if there is none.
     fn name_at(&self, address: usize) -> Option<&[u8]> {
         let address = address.checked_sub(self.bias)?;
         let after = self

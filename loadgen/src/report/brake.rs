@@ -1,16 +1,17 @@
-//! The bottleneck of a run: of places on nodes, the client limit, API calls and workers, the one
-//! with the longest total wait, with its numbers.
+//! Finds the bottleneck of a run: the one of places on nodes, client limit, API calls and workers
+//! that caused the longest total wait. Describes it with its numbers.
 
 use crate::result::{RunResult, Waits};
 use crate::units::{counted, number_for_people, seconds_for_people};
 
-/// A wait below this share of the run's time does not set its pace.
+/// A wait that is shorter than this share of the run's time is not a bottleneck.
 const LEAST_SHARE: f64 = 0.1;
 
-/// Formats the sentence about a bottleneck.
+/// Formats the sentence about one bottleneck.
 type Sentence = fn(&RunResult) -> String;
 
-/// Returns the sentence that names the bottleneck, if a setting rather than the core set the pace.
+/// Returns the sentence about the bottleneck, or a remark that the times include latencies. `None`
+/// if the core set the pace.
 pub(super) fn note(result: &RunResult) -> Option<String> {
     let waits = &result.waits;
     let of_syncs = |seconds: f64| match waits.sync_seconds > 0.0 {
@@ -21,8 +22,8 @@ pub(super) fn note(result: &RunResult) -> Option<String> {
         of_syncs(waits.sync_limited_seconds),
         of_syncs(waits.sync_waiting_seconds),
     );
-    // Keys also queue while workers wait: for the client limit, which more workers would share, or
-    // for answers. If workers compute, the core sets the pace.
+    // Keys also wait in the queue while the workers wait: for the client limit, which additional
+    // workers would share, or for answers. If the workers compute, the core sets the pace.
     let behind_limit = waits.worker_seconds * limited;
     let behind_answers = waits.worker_seconds * (waiting - limited).max(0.0);
     let all: [(f64, Sentence); 4] = [
@@ -50,7 +51,7 @@ pub(super) fn note(result: &RunResult) -> Option<String> {
         .then(|| "times include the configured latencies, not only the core".to_owned())
 }
 
-/// Formats the mean of a sum.
+/// Formats the mean of `count` durations.
 fn mean(seconds: f64, count: u64) -> String {
     seconds_for_people(seconds / count.max(1) as f64)
 }
@@ -137,7 +138,7 @@ mod tests {
             places: 5_610,
             ..limited.clone()
         };
-        // Keys wait longest, but because the limit holds the workers.
+        // The keys wait longest, but only because the client limit holds up the workers.
         let queued = Waits {
             worker_seconds: 50_000.0,
             ..limited.clone()
@@ -176,7 +177,7 @@ mod tests {
 
     #[test]
     fn the_core_is_not_reported_as_a_bottleneck() {
-        // Workers that compute, and waits that are negligible for the run.
+        // The workers compute, and the waits are negligible.
         let busy = Waits {
             worker_keys: 1_000,
             worker_seconds: 9_000.0,

@@ -1,4 +1,4 @@
-//! Colours of the terminal report.
+//! Colours for the terminal report.
 
 use std::io::IsTerminal;
 
@@ -8,16 +8,16 @@ const RED: &str = "\u{1b}[31m";
 const YELLOW: &str = "\u{1b}[33m";
 const PLAIN: &str = "\u{1b}[0m";
 
-/// Reports whether output to this stream may be coloured: it is a terminal with colours, and
-/// `NO_COLOR` is not set (no-color.org).
+/// Reports whether output to this stream should be coloured: it is a terminal that supports
+/// colours, and `NO_COLOR` is not set (no-color.org).
 pub fn is_wanted(stream: &impl IsTerminal) -> bool {
     let off = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
     let dumb = std::env::var_os("TERM").is_some_and(|value| value == "dumb");
     stream.is_terminal() && !off && !dumb
 }
 
-/// Colours the report of a run with this exit code: its verdict, and values that deserve attention.
-/// The text is otherwise unchanged.
+/// Colours the report of a run with this exit code: the verdict, and values that deserve attention.
+/// Does not change the text.
 pub fn coloured(report: &str, exit_code: u8) -> String {
     let verdict = if exit_code == 0 { GREEN } else { RED };
     let mut text = String::with_capacity(report.len() + 64);

@@ -1,4 +1,4 @@
-//! `--csv`: the time series of a run, one row per sample.
+//! `--csv`: the time series of a run, with one row per sample.
 
 use std::io::{self, Write};
 
@@ -8,10 +8,10 @@ use crate::result::RunResult;
 const HEADER: &str = "seconds phase phase_name pods_desired pods_existing pods_ready pods_created \
                       pods_deleted queue_depth queue_delayed api_calls resource_version";
 
-/// Writes the series: a header, then the samples in time order.
+/// Writes the time series: a header, then the samples in order of time.
 ///
 /// # Errors
-/// The writer fails.
+/// Writing to `out` fails.
 pub fn write(out: &mut dyn Write, result: &RunResult) -> io::Result<()> {
     let mut writer = csv::Writer::from_writer(out);
     let header: Vec<&str> = HEADER.split(' ').collect();

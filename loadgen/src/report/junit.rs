@@ -1,4 +1,4 @@
-//! `--junit`: the run as a test report, with a test case for each phase and threshold.
+//! `--junit`: the run as a test report, with a test case for each phase and each threshold.
 
 use std::io::{self, Write};
 use std::time::Duration;
@@ -7,12 +7,12 @@ use quick_junit::{NonSuccessKind, Report, TestCase, TestCaseStatus, TestSuite};
 
 use crate::result::RunResult;
 
-/// Writes the report: one suite with a test case for each phase (with the engine's time), one for
-/// the invariants, one for each threshold, and one for the outcome if it failed for another reason.
-/// The text of a failure is the reason of the run.
+/// Writes the report: one suite with a test case for each phase (with its engine time), one for the
+/// invariants, one for each threshold, and one for the outcome if the run failed for another
+/// reason. The text of a failure is the reason of the run's outcome.
 ///
 /// # Errors
-/// The writer fails.
+/// Writing to `out` fails.
 pub fn write(out: &mut dyn Write, result: &RunResult, command: &str) -> io::Result<()> {
     let class = format!("loadgen.{}", result.scenario);
     let outcome = &result.outcome;

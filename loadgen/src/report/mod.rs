@@ -1,5 +1,5 @@
-//! The output of a run: progress while it runs, one screen afterwards, and the requested files.
-//! Writing never panics: if a reader closes its end, the output stops silently.
+//! The output of a run: progress while the run lasts, one screen afterwards, and the requested
+//! files. Writing never panics: if a reader closes its end, the output stops silently.
 
 mod brake;
 pub mod colour;
@@ -36,7 +36,7 @@ pub(crate) fn engine_text(settings: &Settings) -> String {
     }
 }
 
-/// Formats the number of workers of the controllers in a run: one number if all have the same.
+/// Formats the number of workers per controller in a run: one number if all have the same.
 fn workers_text(workers: &WorkerCounts) -> String {
     let flags = Rows::installed().worker_flags();
     let flags = flags.filter(|(row, _)| row.runs_in == RunsIn::Manager);

@@ -1,4 +1,4 @@
-//! Output files: each one is either complete or absent; or standard output.
+//! Output files. Each one is either complete or absent. An output may also be standard output.
 
 use std::fs::{self, File, Metadata, OpenOptions};
 use std::io::{self, BufWriter, Write};
@@ -10,11 +10,11 @@ use nix::unistd::{AccessFlags, access, geteuid};
 use super::placed::Placed;
 
 /// The destination of output that is written after the run. It is opened before the run, so that an
-/// unwritable output is reported early instead of after an hour; the file appears under its name
-/// only in [`Output::write`].
+/// unwritable output is reported early instead of after an hour. The file gets its final name only
+/// in [`Output::write`].
 #[derive(Debug)]
 pub struct Output {
-    /// The flag that names it.
+    /// The flag that names the output.
     flag: &'static str,
     target: Target,
 }
@@ -22,8 +22,8 @@ pub struct Output {
 #[derive(Debug)]
 enum Target {
     Stdout,
-    /// A device or pipe, opened when it is written: it can't be replaced by a file, and a pipe may
-    /// have no reader yet.
+    /// A device or pipe, which is opened only when it is written: a file can't replace it, and a
+    /// pipe may have no reader yet.
     Direct {
         path: PathBuf,
         is_private: bool,
@@ -40,7 +40,7 @@ enum Target {
 pub struct Inputs(Vec<(&'static str, PathBuf)>);
 
 impl Inputs {
-    /// Records a file that is read, with its flag; `-` is standard input, which may be a file too.
+    /// Records a file that is read, with its flag. `-` is standard input, which may also be a file.
     pub fn add(&mut self, flag: &'static str, path: &Path) {
         let path = match path.as_os_str() == "-" {
             true => Path::new("/dev/stdin"),
@@ -49,8 +49,8 @@ impl Inputs {
         self.0.push((flag, path.to_owned()));
     }
 
-    /// Returns the flag of the input that this path also names, including through symbolic and hard
-    /// links.
+    /// Returns the flag of the input that is the same file as `path`, including through symbolic
+    /// and hard links; `None` if no input is.
     fn flag_of(&self, path: &Path) -> Option<&'static str> {
         let this = identity(path)?;
         let same = |(_, input): &&(_, PathBuf)| identity(input).as_ref() == Some(&this);
@@ -58,15 +58,16 @@ impl Inputs {
     }
 }
 
-/// Returns the identity of a file, if it exists: its device and inode number.
+/// Returns the device and inode number of a file; `None` if it is not a regular file or does not
+/// exist.
 fn identity(path: &Path) -> Option<(u64, u64)> {
     let metadata = fs::metadata(path).ok()?;
-    // A terminal or /dev/null may be both read and written.
+    // A terminal or /dev/null may be read and written at the same time.
     let is_kept = metadata.is_file();
     is_kept.then(|| (metadata.dev(), metadata.ino()))
 }
 
-/// An output path that can't be written: flag, path and reason.
+/// The error about an output that can't be written: flag, path and reason.
 #[derive(Debug, thiserror::Error)]
 #[error("{flag} {}: {problem}", .path.display())]
 pub struct OutputError {
@@ -97,7 +98,7 @@ fn io_problem(flag: &'static str, path: &Path, error: &io::Error) -> OutputError
     output_error(flag, path, format!("can't be written: {why}"))
 }
 
-/// Returns the directory of a file.
+/// Returns the directory that contains a file.
 fn parent_of(path: &Path) -> &Path {
     let parent = path
         .parent()
@@ -106,9 +107,10 @@ fn parent_of(path: &Path) -> &Path {
 }
 
 impl Output {
-    /// Opens the output that `flag` names; `-` is standard output. Until [`Output::write`] the only
-    /// visible effect is a temporary file in the same directory, removed on drop. A link of this
-    /// user is followed to the file to replace; a link of another user is itself replaced.
+    /// Opens the output for the flag `flag`; `-` is standard output. Until [`Output::write`], the
+    /// only visible effect is a temporary file in the same directory, which is removed on drop. If
+    /// the path is a link of this user, the linked file is replaced; a link of another user is
+    /// itself replaced.
     ///
     /// # Errors
     /// The path is an input or a directory, or can't be written.
@@ -116,11 +118,11 @@ impl Output {
         Output::open_for(flag, path, inputs, false)
     }
 
-    /// Like [`Output::open`], for a file with secrets: it is readable only by its owner from its
-    /// creation on, and a link in its place is replaced.
+    /// Like [`Output::open`], for a file with secrets: from its creation on, only its owner can
+    /// read it, and a link at the path is itself replaced.
     ///
     /// # Errors
-    /// The same as [`Output::open`]; or the path is a pipe of another user.
+    /// The same as [`Output::open`], or the path is a pipe of another user.
     pub fn open_private(
         flag: &'static str,
         path: &Path,
@@ -151,7 +153,7 @@ impl Output {
         };
         let written = path.as_os_str().as_encoded_bytes();
         let is_directory = written.ends_with(b"/") || written.ends_with(b"/.");
-        // A path that ends like a directory can't name a file, even if nothing exists there.
+        // A path that ends like a directory can't be a file, even if nothing exists there.
         if is_directory || found.as_ref().is_some_and(Metadata::is_dir) {
             return Err(output_error(flag, path, "is a directory; expected a file"));
         }
@@ -163,7 +165,7 @@ impl Output {
             return output(Target::Direct { path, is_private });
         }
         let is_replaced = link.is_some() && (is_private || is_foreign);
-        // Resolve links, so that one file has one name.
+        // Resolve links, so that every file has only one path.
         let target = match is_replaced {
             true => in_real_parent(path),
             false => fs::canonicalize(path).or_else(|_| in_real_parent(path)),
@@ -173,7 +175,7 @@ impl Output {
             return Err(output_error(flag, path, "names no file"));
         }
         if !is_replaced {
-            // The rename would succeed even on a file that may not be written, so check first.
+            // A rename would succeed even if the existing file is read-only, so check this first.
             match OpenOptions::new().append(true).open(&target) {
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
                 Err(error) => return Err(io_problem(flag, path, &error)),
@@ -185,17 +187,18 @@ impl Output {
         output(Target::Temporary { file, path: target })
     }
 
-    /// Returns the flag that names it.
+    /// Returns the flag that names the output.
     pub fn flag(&self) -> &'static str {
         self.flag
     }
 
-    /// Reports whether this is standard output.
+    /// Reports whether the output is standard output.
     pub fn is_stdout(&self) -> bool {
         matches!(self.target, Target::Stdout)
     }
 
-    /// Returns the temporary file, to remove if the process exits without unwinding.
+    /// Returns the path of the temporary file, which must be removed if the process exits without
+    /// unwinding; `None` for an output without one.
     pub fn temporary(&self) -> Option<&Path> {
         match &self.target {
             Target::Temporary { file, .. } => Some(file.path()),
@@ -203,7 +206,7 @@ impl Output {
         }
     }
 
-    /// Returns the final path with links resolved; `None` for standard output and devices, which
+    /// Returns the final path, with links resolved; `None` for standard output and devices, which
     /// several outputs may share.
     pub fn path(&self) -> Option<&Path> {
         match &self.target {
@@ -215,8 +218,8 @@ impl Output {
     /// Writes the content that `write` produces and moves the file into place.
     ///
     /// # Errors
-    /// The output can't be written; an existing file of that name is unchanged. A pipe closed by
-    /// its reader is not an error.
+    /// The output can't be written; an existing file at its path is then unchanged. A pipe whose
+    /// reader has closed it is not an error.
     pub fn write(
         self,
         write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
@@ -224,8 +227,8 @@ impl Output {
         self.write_held(write).map(drop)
     }
 
-    /// Like [`Output::write`], but the file stays locked, and so belongs to a live process, until
-    /// the result is dropped.
+    /// Like [`Output::write`], but keeps the file locked until the result is dropped, which shows
+    /// that its process is alive.
     ///
     /// # Errors
     /// The same as [`Output::write`].
@@ -259,24 +262,26 @@ impl Output {
     }
 }
 
-/// Reports whether a path belongs to this user or the system.
+/// Reports whether a file belongs to this user or to the system.
 fn is_trusted(metadata: &Metadata) -> bool {
     metadata.uid() == geteuid().as_raw() || metadata.uid() == 0
 }
 
-/// Reports whether a path names a descriptor of this process, whatever it refers to.
+/// Reports whether a path names a file descriptor of this process, whatever the descriptor refers
+/// to.
 fn is_descriptor(path: &Path) -> bool {
     let mut folders = ["/dev/fd", "/dev/stderr", "/dev/stdout", "/proc"].iter();
     folders.any(|folder| path.starts_with(folder))
 }
 
-/// Reports whether the path is written in place: a file never replaces a device or pipe.
+/// Reports whether the output is written in place, because a file must never replace a device or
+/// pipe.
 fn is_direct(path: &Path, found: &Metadata) -> bool {
     !found.is_file() || is_descriptor(path)
 }
 
-/// Refuses a path that is no longer a device or pipe, and pipes from which another user would read
-/// secrets.
+/// Refuses a path that is no longer a device or pipe, and, for secrets, a pipe that belongs to
+/// another user.
 fn check_direct(
     flag: &'static str,
     path: &Path,
@@ -293,7 +298,7 @@ fn check_direct(
     Ok(())
 }
 
-/// Returns the path of a new file, with links in its directory resolved.
+/// Returns the path for a new file, with links in its directory resolved.
 fn in_real_parent(path: &Path) -> io::Result<PathBuf> {
     let name = path.file_name().ok_or(io::ErrorKind::InvalidFilename)?;
     Ok(fs::canonicalize(parent_of(path))?.join(name))
@@ -398,7 +403,7 @@ mod tests {
         };
         let directory = directory("json-links");
         let (victim, link) = (directory.join("victim"), directory.join("link"));
-        // A user who guesses the name of the temporary file could plant a link there.
+        // A user who guesses the name of the temporary file could create a link there.
         let guessed = format!(".link.{}.tmp", std::process::id());
         symlink(&victim, directory.join(guessed)).unwrap();
         for case in ["own", "secret", "foreign"] {
@@ -408,7 +413,7 @@ mod tests {
             match case {
                 "secret" => write(Output::open_private("-f", &link, &Inputs::default())),
                 "own" => write(Output::open("-f", &link, &Inputs::default())),
-                // Only root can create one.
+                // Only root can create a link of another user.
                 _ if lchown(&link, Some(12_345), None).is_err() => continue,
                 _ => write(Output::open("-f", &link, &Inputs::default())),
             }

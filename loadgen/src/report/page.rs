@@ -1,5 +1,5 @@
-//! Shared parts of the pages of a run, a comparison, a sweep and a served cluster: style, template
-//! rendering, axis steps, SVG coordinates.
+//! Parts that the pages of a run, a comparison, a sweep and a served cluster share: style,
+//! rendering of templates, steps of axes, SVG coordinates.
 
 use minijinja::{Environment, Value};
 
@@ -9,17 +9,17 @@ pub(crate) fn style() -> Value {
     Value::from_safe_string(include_str!("html/style.css").to_owned())
 }
 
-/// Renders an HTML template with the values.
+/// Renders an HTML template with these values.
 ///
 /// # Panics
-/// The template is invalid or uses a missing value; tests render each template.
+/// Panics if the template is invalid or uses a missing value; tests render each template.
 pub(crate) fn render(template: &str, values: Value) -> String {
     let page = Environment::new().render_named_str("page.html", template, values);
     page.expect("the template is valid and has all its values")
 }
 
-/// Returns the distance of about `count` round ticks for an axis up to `end`: 1, 2 or 5 times a
-/// power of ten.
+/// Returns the step for an axis from 0 to `end` with about `count` ticks: 1, 2 or 5 times a power
+/// of ten.
 pub(crate) fn round_step(end: f64, count: f64) -> f64 {
     if end.is_nan() || end <= 0.0 {
         return 1.0;
@@ -31,7 +31,7 @@ pub(crate) fn round_step(end: f64, count: f64) -> f64 {
     found.unwrap_or(&10.0) * power
 }
 
-/// Returns the number of steps that reach the greatest value; at least one.
+/// Returns the number of steps needed to reach `most`; at least one.
 pub(crate) fn steps_to(most: f64, step: f64) -> f64 {
     (most / step - 1e-9).ceil().max(1.0)
 }

@@ -1,4 +1,4 @@
-//! `--perf-dash`: the latencies in the format of Kubernetes' performance dashboard.
+//! `--perf-dash`: the latencies of a run in the format of Kubernetes' performance dashboard.
 
 use std::io::{self, Write};
 
@@ -8,11 +8,11 @@ use crate::result::{Quantiles, RunResult};
 use crate::text::json;
 
 /// Writes the file: percentiles of convergence, pod startup, queue and work durations in
-/// milliseconds, each labelled `Metric`; all have labels for the run's scenario, engine and similar
-/// facts.
+/// milliseconds, distinguished by the label `Metric`. All of them also have labels for the run's
+/// scenario, engine and similar facts.
 ///
 /// # Errors
-/// The writer fails.
+/// Writing to `out` fails.
 pub fn write(out: &mut dyn Write, result: &RunResult) -> io::Result<()> {
     let metrics = [
         ("replicaset_convergence", &result.convergence_seconds),
@@ -25,7 +25,7 @@ pub fn write(out: &mut dyn Write, result: &RunResult) -> io::Result<()> {
         let data = json!({"Perc50": p50, "Perc90": p90, "Perc99": p99});
         json!({"data": data, "unit": "ms", "labels": {"Metric": metric}})
     };
-    // Percentiles without samples would be drawn as zero.
+    // Omit metrics without values: their percentiles would be drawn as zero.
     let measured = metrics.iter().filter(|(_, of)| of.count > 0);
     let data = json!({
         "version": "v1",

@@ -1,9 +1,9 @@
-//! Files that appear complete: each is written under a unique name in the same folder, then
-//! renamed.
+//! Files that appear only when complete: each is written under a unique name in the same folder,
+//! and then renamed.
 //!
-//! The file is newly created, so writing never follows an existing file or link. It stays locked
-//! while it is written: an unlocked file belongs to a process that was killed, and is removed at
-//! the next start.
+//! The temporary file is always created anew, so writing never follows an existing file or link. It
+//! is locked while it is written. An unlocked temporary file belongs to a process that was killed,
+//! and is removed at the next start.
 
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::io;
@@ -14,21 +14,22 @@ use nix::libc::{O_NOFOLLOW, O_NONBLOCK};
 use nix::unistd::geteuid;
 use tempfile::{Builder, NamedTempFile};
 
-/// The part of a temporary file name between the final name and random letters.
+/// The part of a temporary file's name between the final name and the random letters.
 const MARK: &str = ".podstorm-";
 const SUFFIX: &str = ".tmp";
-/// Attempts, in case another process takes the new file for an abandoned one before it is locked.
+/// The maximum number of attempts: another process may take a new file for an abandoned one, and
+/// remove it, before it is locked.
 const TRIES: usize = 16;
 
-/// A file that is not in its place yet. Dropping it removes the file.
+/// A file that does not have its final name yet. Dropping it removes the file.
 #[derive(Debug)]
 pub(super) struct Placed(NamedTempFile);
 
 impl Placed {
-    /// Creates the file in the folder of its place, readable only by its owner or as the umask
-    /// allows.
+    /// Creates the file in the same folder as `place`: readable only by its owner if `is_private`
+    /// is set, otherwise as the umask allows.
     ///
-    /// # Errors
+    /// The folder can't be written, or every new file is removed immediately.
     /// The folder can't be written.
     pub(super) fn beside(place: &Path, is_private: bool) -> io::Result<Placed> {
         let folder = place.parent().unwrap_or(Path::new("/"));
@@ -42,7 +43,7 @@ impl Placed {
                 .suffix(SUFFIX)
                 .permissions(Permissions::from_mode(mode))
                 .tempfile_in(folder)?;
-            // Without support for locks no file counts as abandoned either.
+            // Ignore errors: without support for locks, no file is considered abandoned either.
             let _locked = file.as_file().try_lock();
             if file.as_file().metadata()?.nlink() > 0 {
                 return Ok(Placed(file));
@@ -51,28 +52,28 @@ impl Placed {
         Err(io::Error::other("temporary files vanish"))
     }
 
-    /// Returns the file under its temporary name.
+    /// Returns the file, which still has its temporary name.
     pub(super) fn file(&self) -> &File {
         self.0.as_file()
     }
 
-    /// Returns its temporary name.
+    /// Returns the temporary path of the file.
     pub(super) fn path(&self) -> &Path {
         self.0.path()
     }
 
-    /// Moves the file to its place, replacing a link there. The file stays locked until it is
-    /// dropped.
+    /// Renames the file to `place`, replacing an existing file or link. The file stays locked until
+    /// the result is dropped.
     ///
     /// # Errors
-    /// The place is a directory or can't be replaced.
+    /// The path is a directory or can't be replaced.
     pub(super) fn put(self, place: &Path) -> io::Result<File> {
         Ok(self.0.persist(place)?)
     }
 }
 
-/// Removes temporary files that killed processes of this user have left in a folder, and files
-/// whose names match. Files that can't be removed stay. O(files in the folder).
+/// Removes the temporary files that killed processes of this user have left in a folder, and
+/// abandoned files whose names match. Files that can't be removed stay. O(files in the folder).
 pub(crate) fn remove_abandoned(folder: &Path, is_named: impl Fn(&str) -> bool) {
     for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
         let name = entry.file_name();
@@ -84,7 +85,7 @@ pub(crate) fn remove_abandoned(folder: &Path, is_named: impl Fn(&str) -> bool) {
     }
 }
 
-/// Removes a file of this user that no process has locked.
+/// Removes a file of this user unless a process has locked it.
 fn remove_unlocked(path: &Path) -> io::Result<()> {
     // Do not follow links or block on pipes.
     let file = OpenOptions::new()
@@ -121,7 +122,7 @@ mod tests {
         let file = Placed::beside(&place, true).unwrap();
         let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
         assert_eq!(mode(file.path()), 0o600);
-        // An existing file is replaced together with its mode.
+        // The new file replaces the existing one together with its mode.
         fs::write(&place, "old").unwrap();
         file.file().write_all(b"new").unwrap();
         file.put(&place).unwrap();

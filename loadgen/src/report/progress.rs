@@ -1,4 +1,4 @@
-//! Progress on standard error: a bar on a terminal, occasional plain lines elsewhere, and full
+//! Progress on standard error: a bar on a terminal, occasional plain lines elsewhere, and the full
 //! screen with `--tui`.
 
 use std::io::{self, IsTerminal, Write};
@@ -14,19 +14,19 @@ use crate::report::live::{self, LiveView};
 use crate::run::{Observer, Progress};
 use crate::units::{count_for_people, counted, cut, number_for_people, seconds_for_people};
 
-/// The width of progress, on a terminal and elsewhere.
+/// The width of the progress line, on a terminal and elsewhere.
 const COLUMNS: usize = 80;
 
 /// The width of the bar itself.
 const BAR: usize = 8;
 
-/// The columns besides phase, bar and message if a bar has a target.
+/// The columns of a bar with a target that are not its phase, bar or message.
 const BESIDE_BAR: usize = " [] 1,234,567/s ETA 100m".len();
 
 /// The minimum width of the name of a phase.
 const PHASE_MIN: usize = 20;
 
-/// Seconds of real time between plain lines of one phase.
+/// The real time between two plain lines for the same phase, in seconds.
 const SECONDS_PER_LINE: f64 = 2.0;
 
 /// A way to show progress.
@@ -47,23 +47,23 @@ pub enum ProgressView {
 #[derive(Debug)]
 pub struct Bar {
     bar: ProgressBar,
-    /// The number of the phase, and whether its target was known.
+    /// The number of the phase, and whether its target was known when the bar was created.
     phase: Option<(usize, bool)>,
     counts: PhaseStart,
 }
 
-/// State of the plain lines: the time and content of the last one.
+/// The state of the plain lines.
 #[derive(Debug)]
 pub struct Lines {
     clock: RealClock,
     phase: Option<usize>,
     next_at: f64,
-    /// The content of the last line; a line with the same content is not written.
+    /// The content of the last line. A line with the same content is not repeated.
     told: String,
     counts: PhaseStart,
 }
 
-/// Pods created and deleted before the current phase.
+/// The pods created and deleted before the current phase.
 #[derive(Debug, Default)]
 struct PhaseStart {
     phase: Option<usize>,
@@ -72,9 +72,10 @@ struct PhaseStart {
 }
 
 impl PhaseStart {
-    /// Describes the progress of the phase in this many columns: how many of its pods are done or,
-    /// without a target, how many were created and deleted in it; then how many exist if
-    /// `is_wanted`, and the waiting keys. Zeros and parts that do not fit are left out.
+    /// Describes the progress of the phase in at most `columns` columns: how many of its pods are
+    /// done or, without a target, how many pods were created and deleted; then the number of
+    /// existing pods if `is_wanted`, and the number of waiting keys. Omits zeros and parts that do
+    /// not fit.
     fn told(&mut self, progress: &Progress<'_>, is_wanted: bool, columns: usize) -> String {
         if self.phase != Some(progress.phase_index) {
             *self = PhaseStart {
@@ -98,7 +99,7 @@ impl PhaseStart {
             (existing, "", " existing"),
             (queued, "queue ", ""),
         ] {
-            // Only the first count of pods has the noun.
+            // Only the first number of pods is followed by the noun.
             let noun = text.is_empty() && before != "queue ";
             let number = match noun {
                 true => counted(count, "pod"),
@@ -118,7 +119,7 @@ impl PhaseStart {
 }
 
 impl ProgressView {
-    /// Returns the view that suits standard error, or none.
+    /// Returns the view that suits standard error; [`ProgressView::Quiet`] if `quiet` is set.
     pub fn new(quiet: bool) -> ProgressView {
         if quiet {
             ProgressView::Quiet
@@ -140,7 +141,7 @@ impl ProgressView {
         }
     }
 
-    /// Removes bar or view, so that the report has the screen to itself.
+    /// Removes the bar or the view, so that the report has the screen to itself.
     pub fn finish(&self) {
         match self {
             ProgressView::Quiet | ProgressView::Lines(_) => {}
@@ -151,7 +152,7 @@ impl ProgressView {
     }
 }
 
-/// Restores the terminal if a view has taken it over; for code that exits immediately.
+/// Restores the terminal if a view has taken it over. For code that exits immediately.
 pub fn give_screen_back() {
     #[cfg(feature = "tui")]
     live::give_back();
@@ -163,7 +164,7 @@ impl Observer for ProgressView {
             ProgressView::Quiet => {}
             ProgressView::Bar(bar) => locked(bar).show(progress),
             ProgressView::Lines(lines) => {
-                // A closed standard error does not affect the run.
+                // Ignore the error: a closed standard error does not affect the run.
                 let _ = locked(lines).show(progress, &mut io::stderr().lock());
             }
             #[cfg(feature = "tui")]
@@ -177,17 +178,17 @@ impl Observer for ProgressView {
             ProgressView::Quiet => {}
             ProgressView::Bar(bar) => locked(bar).bar.println(text),
             ProgressView::Lines(_) => {
-                // As above.
+                // Ignore the error, as above.
                 let _ = writeln!(io::stderr().lock(), "{text}");
             }
-            // The view shows that the numbers stand still.
+            // The view itself shows that the numbers stand still.
             #[cfg(feature = "tui")]
             ProgressView::Live(_) => {}
         }
     }
 }
 
-/// Locks a mutex even if it is poisoned: a panic elsewhere must not cause a second one in the
+/// Locks a mutex even if it is poisoned: a panic elsewhere must not cause a second panic in the
 /// display.
 fn locked<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex
@@ -209,14 +210,14 @@ impl Bar {
                 .with_message(message.clone());
             self.bar.enable_steady_tick(Duration::from_millis(250));
         }
-        // The total may be unknown so far, or exceeded.
+        // The total may still be unknown, or exceeded.
         self.bar.set_length(progress.total.max(progress.done));
         self.bar.set_position(progress.done);
         self.bar.set_prefix(text);
         self.bar.set_message(message);
     }
 
-    /// Returns the text of the bar and its phase.
+    /// Returns the phase and the message of the bar.
     fn texts(&mut self, progress: &Progress<'_>) -> (String, String) {
         let columns = COLUMNS - BAR - BESIDE_BAR;
         let is_wanted = progress.total == 0;
@@ -226,7 +227,7 @@ impl Bar {
     }
 }
 
-/// Returns the template; without a target it shows no fraction and no estimate.
+/// Returns the template of the bar. Without a target, it has no fraction and no estimate.
 fn template(total: u64) -> String {
     match total {
         0 => "{prefix}: {msg}, {elapsed}".to_owned(),
@@ -240,7 +241,7 @@ fn style(total: u64) -> ProgressStyle {
         .with_key(
             "rate",
             |state: &ProgressState, out: &mut dyn std::fmt::Write| {
-                // If it can't be written, it is not shown.
+                // Ignore the error: the rate is then not shown.
                 let _ = write!(out, "{}", rate(state.per_sec()));
             },
         )
@@ -272,7 +273,7 @@ impl Lines {
     }
 }
 
-/// Formats the phase as `[2/3] roll out`, cut to this many columns.
+/// Formats the phase as `[2/3] roll out`, shortened to `columns` columns.
 fn phase_text(progress: &Progress<'_>, columns: usize) -> String {
     let place = format!("[{}/{}] ", progress.phase_index + 1, progress.phase_count);
     let left = columns.saturating_sub(place.len()).max(1);
@@ -346,7 +347,7 @@ mod tests {
             progress.done = done;
             progress.engine_seconds += 2.0;
             lines.show(&progress, &mut out).unwrap();
-            // Time for the next line.
+            // The next line is due.
             lines.next_at = 0.0;
         }
         let text = String::from_utf8(out).unwrap();

@@ -1,5 +1,5 @@
-//! Explains a run of the scenario `stale-watch` from its result: what was done, what followed, and
-//! what to try next.
+//! Explains a run of the scenario `stale-watch` from its result: what happened, what followed from
+//! it, and what to try next.
 
 use podstorm::policy::Behaviour;
 
@@ -15,13 +15,13 @@ const LOST: &str = "scale up; each first answer is lost";
 
 /// The explanation of a run.
 pub(super) struct Explanation {
-    /// Labelled paragraphs.
+    /// The paragraphs, each with its label.
     pub(super) paragraphs: Vec<(&'static str, String)>,
     /// Commands to try next.
     pub(super) commands: Vec<String>,
 }
 
-/// Explains a run; `command` returns the command for the same run with other settings.
+/// Explains a run. `command` returns the command for the same run with other settings.
 pub(super) fn explanation(
     result: &RunResult,
     command: &dyn Fn(&Settings) -> String,
@@ -41,7 +41,7 @@ pub(super) fn explanation(
         counted(size.pods, "pod"),
     );
     let hardened = result.behaviour == "hardened";
-    // The gate in question is the one that the scenario sets.
+    // The gate in question is the one that the scenario itself sets.
     let named = settings.scenario.settings.feature_gates.first();
     let name = named
         .and_then(|gate| gate.split('=').next())
@@ -112,7 +112,8 @@ pub(super) fn explanation(
     }
 }
 
-/// Returns the number of calls with this verb and resource, whatever their result.
+/// Returns the number of calls whose name begins with this verb and resource, whatever their
+/// outcome.
 fn calls(result: &RunResult, start: &str) -> u64 {
     let counts = result.api_calls.iter();
     counts

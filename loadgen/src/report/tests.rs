@@ -106,10 +106,10 @@ pub(super) fn result() -> RunResult {
     }
 }
 
-/// Elements that have no end tag.
+/// The elements without an end tag.
 const VOID: [&str; 3] = ["meta", "!DOCTYPE", "!doctype"];
 
-/// Checks that elements are properly nested and closed.
+/// Checks that all elements are closed and properly nested.
 #[track_caller]
 fn assert_well_formed(page: &str) {
     let mut open: Vec<&str> = Vec::new();
@@ -128,7 +128,7 @@ fn assert_well_formed(page: &str) {
         } else if !tag.ends_with('/') && !VOID.contains(&name) {
             open.push(name);
             if name == "script" || name == "style" {
-                // Their text is not markup.
+                // The text in these elements is not markup.
                 let end = rest.find(&format!("</{name}>")).expect("it ends");
                 rest = &rest[end..];
             }
@@ -137,7 +137,7 @@ fn assert_well_formed(page: &str) {
     assert_eq!(open, [""; 0], "everything ends");
 }
 
-/// Checks that a page is well formed and self-contained and has all values.
+/// Checks that a page is well-formed and self-contained, and that no value is missing.
 #[track_caller]
 pub(crate) fn assert_sound(page: &str) {
     assert_well_formed(page);
@@ -146,7 +146,7 @@ pub(crate) fn assert_sound(page: &str) {
             let line = page[..at].rsplit('\n').next().unwrap_or_default();
             line.trim_start().to_owned()
         });
-        // Comments of the script don't count.
+        // Comments in the script don't count.
         let places: Vec<String> = places.filter(|line| !line.is_empty()).collect();
         assert_eq!(places, [""; 0], "{needed}");
     }

@@ -1,4 +1,4 @@
-//! The build of this program, so that a result can be traced to its source.
+//! The build of this program, which allows tracing a result to its source.
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -38,7 +38,7 @@ impl Build {
         }
     }
 
-    /// Formats the version with the commit, in one word: `0.1.0+1a2b3c4d5e6f`,
+    /// Formats the version and the commit as a single word: `0.1.0+1a2b3c4d5e6f`,
     /// `0.1.0+1a2b3c4d5e6f-dirty`.
     pub fn version(&self, version: &str) -> String {
         let Some(commit) = &self.commit else {

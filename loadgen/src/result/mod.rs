@@ -1,4 +1,4 @@
-//! The result of a run, as `--json` writes it: names and units are part of its schema.
+//! The result of a run, as `--json` writes it. Names and units are part of the schema.
 
 mod build;
 mod series;
@@ -171,7 +171,7 @@ pub struct Outcome {
 }
 
 impl Outcome {
-    /// Adds a reason why the run failed: it exits with 1 instead of 0.
+    /// Adds a reason why the run failed. The exit code becomes 1 if it was 0.
     pub fn fail(&mut self, reason: &str) {
         if self.exit_code == 0 {
             self.exit_code = 1;
@@ -237,8 +237,8 @@ pub struct Finished {
 }
 
 impl Finished {
-    /// Formats `10 complete, 1 failed; 1,023 pods created, 1,000 succeeded, 21 failed, 23
-    /// wasted`; `None` if there are no such workloads.
+    /// Formats `10 complete, 1 failed; 1,023 pods created, 1,000 succeeded, 21 failed, 23 wasted`;
+    /// `None` if there are no workloads that finish.
     pub(crate) fn in_words(&self) -> Option<String> {
         let (open, pods) = (
             count_for_people(self.open),
@@ -401,8 +401,8 @@ pub struct IncompleteRollout {
 }
 
 impl IncompleteRollouts {
-    /// Formats lines for a report: `303 not complete, as they came`, then a line for each of the
-    /// first `most`.
+    /// Formats lines for a report: `303 not complete, as they came`, then one line for each of the
+    /// first `most` rollouts.
     pub fn lines(&self, most: usize) -> Vec<String> {
         if self.count == 0 {
             return Vec::new();

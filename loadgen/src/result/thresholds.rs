@@ -6,8 +6,8 @@ use super::RunResult;
 use crate::metrics::{MetricValues, Threshold, ThresholdOutcome, name, values};
 use crate::settings::Settings;
 
-/// Checks the result against every threshold and adds the outcomes to it; a failed threshold makes
-/// an otherwise successful run exit with 1.
+/// Checks a result against every threshold and adds the outcomes to it. A threshold that is not met
+/// makes an otherwise successful run exit with 1.
 pub fn apply(result: &mut RunResult, thresholds: &[Threshold]) {
     if thresholds.is_empty() {
         return;
@@ -24,11 +24,11 @@ pub fn apply(result: &mut RunResult, thresholds: &[Threshold]) {
     }
 }
 
-/// Refuses a threshold on a phase that a run with these settings won't have, because it can't be
-/// met.
+/// Refuses a threshold on a phase that a run with these settings won't have, because the threshold
+/// could never be met.
 ///
 /// # Errors
-/// Returns the first such threshold, with the existing phases.
+/// The first such threshold; the error lists the existing phases.
 pub fn refuse_absent_phases(thresholds: &[Threshold], settings: &Settings) -> Result<()> {
     let scenario = &settings.scenario;
     let names = scenario.phases.iter();

@@ -1,5 +1,5 @@
-//! Checks whether a size fits the machine: estimates the memory of a run and reads the available
-//! memory.
+//! Checks whether a cluster of a given size fits in the machine: estimates the memory that the run
+//! needs, and reads the available memory.
 
 use super::ClusterSize;
 use crate::units::{bytes_for_people, counted};
@@ -8,8 +8,9 @@ use crate::units::{bytes_for_people, counted};
 const BASE_BYTES: u64 = 24 << 20;
 
 /// Bytes per pod: the server's copy, the controllers' index entries and ranking fields, the
-/// kubelet's record, and the share of the watch log for creation and deletion. Whole runs of
-/// `up-down` peaked at 1,160 to 1,250, with a node for every 20 pods and a ReplicaSet for every 50.
+/// kubelet's record, and a share of the watch log for creation and deletion. Whole runs of
+/// `up-down` with a node for every 20 pods and a ReplicaSet for every 50 peaked at 1,160 to 1,250
+/// bytes per pod.
 const BYTES_PER_POD: u64 = 1_300;
 
 /// Bytes per workload: object, template, totals, expectations, queue slot.
@@ -18,10 +19,10 @@ const BYTES_PER_WORKLOAD: u64 = 6_000;
 /// Bytes per node.
 const BYTES_PER_NODE: u64 = 1_500;
 
-/// Bytes per namespace: object and index tables.
+/// Bytes per namespace: the object and the index tables.
 const BYTES_PER_NAMESPACE: u64 = 1_000;
 
-/// Estimates the peak memory of a run of this size, in bytes; saturating.
+/// Estimates the peak memory of a run with a cluster of this size, in bytes; saturates.
 pub fn estimate_bytes(size: &ClusterSize) -> u64 {
     [
         (size.pods, BYTES_PER_POD),
@@ -35,8 +36,8 @@ pub fn estimate_bytes(size: &ClusterSize) -> u64 {
     })
 }
 
-/// Returns the memory available to this process, in bytes: that of the machine, or of its control
-/// group if that is less. `None` if the system does not report it.
+/// Returns the memory available to this process, in bytes: that of the machine or, if it is less,
+/// that of the process's control group. `None` if the system does not report it.
 pub fn memory_of_machine() -> Option<u64> {
     let limits = [
         "/sys/fs/cgroup/memory.max",
@@ -61,7 +62,7 @@ fn memory_total() -> Option<u64> {
     Some(kibibytes * 1024)
 }
 
-/// Explains why a size exceeds this memory; `None` if it fits.
+/// Explains why a cluster of this size does not fit in this memory; `None` if it fits.
 pub fn shortage(size: &ClusterSize, memory_bytes: u64) -> Option<String> {
     let needed = estimate_bytes(size);
     (needed > memory_bytes).then(|| {

@@ -1,12 +1,12 @@
 //! The resolved settings: everything that a run depends on, from flags and scenario, with defaults
-//! filled in, and checked. A result contains them, so that the run can be repeated.
+//! filled in, and validated. A result contains its settings, so that the run can be repeated.
 //!
 //! A new setting needs a field in `scenario::settings`, its resolved form here and in `resolve`,
 //! its conversion to a flag in `cli::effective` and in the table `FLAGS` of `compare::identity`,
-//! and a member of the simulation's options if the simulation uses it. Then publish both schemas:
-//! `loadgen schema scenario > loadgen/schemas/scenario.schema.json`, and the same with `result`. A
-//! flag for the generated objects of a workload is a `Flag` in the workload's folder; a feature
-//! gate, a number of workers or another number of a controller is in the controller's row.
+//! and a member of the simulation's options if the simulation uses it. Then regenerate both
+//! schemas: `loadgen schema scenario > loadgen/schemas/scenario.schema.json`, and the same with
+//! `result`. A flag for the generated objects of a workload is a `Flag` in the workload's folder; a
+//! feature gate, a number of workers or another number of a controller is in the controller's row.
 
 pub mod memory;
 pub mod resolve;
@@ -85,19 +85,19 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// Reports whether the scenario creates objects of this workload, by a step or in place of
-    /// their parts.
+    /// Reports whether the scenario creates objects of this workload itself, either in a step of
+    /// its own or in place of the objects that the workload owns.
     pub(crate) fn creates(&self, workload: Workload) -> bool {
         let is_on = |makes: workloads::Makes| makes.switch.is_on(&self.workloads);
         self.scenario.creates(workload.kind()) || workload.makes().is_some_and(is_on)
     }
 
-    /// Reports whether a run has objects of this workload even if no file brings them.
+    /// Reports whether a run has objects of this workload even if no file contains any.
     pub(crate) fn generates(&self, workload: Workload) -> bool {
         workload.is_in_every_run() || self.creates(workload)
     }
 
-    /// Returns the workloads of a run: generated ones and those of files.
+    /// Returns the workloads of a run: those that it generates, and those in files.
     pub(crate) fn workloads_of(&self, objects: &[InputObject]) -> impl Iterator<Item = Workload> {
         let is_there = |workload: &Workload| {
             self.generates(*workload) || objects.iter().any(|it| it.kind() == workload.kind())
@@ -105,10 +105,10 @@ impl Settings {
         workloads::ALL.into_iter().filter(is_there)
     }
 
-    /// Returns the generator of the cluster's objects.
+    /// Returns the generator for the cluster's objects.
     pub(crate) fn objects(&self) -> Objects {
         let template = template_of(&self.scenario);
-        // The labels of nodes are unused if all pods have the default template.
+        // The labels of nodes are not needed if all pods have the default template.
         let labels_nodes = template.is_some() || !self.scenario.generates_cluster();
         let mut objects = Objects::new(self.size.clone(), template);
         objects.labels_nodes = labels_nodes;
@@ -117,7 +117,7 @@ impl Settings {
         objects
     }
 
-    /// Returns which pods end by themselves, if any do.
+    /// Returns which pods end by themselves; `None` if no pods do.
     pub(crate) fn finishing(&self) -> Option<Finishing> {
         self.pod_run_time_ns.map(|run_ns| Finishing {
             run_ns,
@@ -126,7 +126,7 @@ impl Settings {
         })
     }
 
-    /// Returns the options of the simulated cluster.
+    /// Returns the options for the simulated cluster.
     pub fn sim_options(&self) -> SimOptions {
         SimOptions {
             engine: self.engine,
@@ -149,7 +149,7 @@ impl Settings {
     }
 }
 
-/// Returns the template of a scenario's generated pods, if it defines one.
+/// Returns the template for a scenario's generated pods; `None` if the scenario defines none.
 fn template_of(scenario: &Scenario) -> Option<Arc<PodTemplate>> {
     let template = scenario.pod_template.as_ref();
     template.and_then(|template| pod_template(template).ok())
@@ -160,7 +160,7 @@ fn is_zero(share: &f64) -> bool {
     *share == 0.0
 }
 
-/// Converts a share to parts per million.
+/// Converts a fraction to parts per million.
 pub(crate) fn ppm(share: f64) -> u32 {
     (share.clamp(0.0, 1.0) * f64::from(PPM)).round() as u32
 }
@@ -187,7 +187,7 @@ fn scenario_name_or_all<S: Serializer>(
     }
 }
 
-/// Serializes a behaviour by name; the core does not depend on serde.
+/// Serializes a behaviour by its name, because the core does not depend on serde.
 fn behaviour_name<S: Serializer>(behaviour: &Behaviour, out: S) -> Result<S::Ok, S::Error> {
     out.serialize_str(behaviour.as_str())
 }

@@ -1,29 +1,29 @@
-//! The geometry of charts: ticks of an axis, cells of a heat map and lines of a plot, in units of
-//! an SVG's view box. The page defines their style.
+//! The geometry of charts: the ticks of an axis, the cells of a heat map and the lines of a plot,
+//! in units of an SVG's view box. The page defines their style.
 
 use serde_json::{Value as Json, json};
 
 use crate::metrics::Unit;
 use crate::report::page::{coordinate as place, round_step, steps_to};
 
-/// Shades of a heat map, from the least value to the greatest.
+/// The number of shades of a heat map.
 pub const SHADES: usize = 7;
 
-/// The maximum number of lines of a plot that a reader can distinguish.
+/// The maximum number of lines in a plot that a reader can distinguish.
 pub const LINES_MAX: usize = 8;
 
-/// Height of a row, and minimum width of a column, of a heat map.
+/// The height of a heat map's rows, and the minimum width of its columns.
 const ROW: f64 = 34.0;
 const COLUMN: f64 = 84.0;
 
-/// Approximate width of a character of the labels.
+/// The approximate width of a character in the labels.
 const CHARACTER: f64 = 7.2;
 
-/// The size of a plot's area.
+/// The width and height of a plot's area.
 const PLOT: (f64, f64) = (420.0, 220.0);
 
-/// Returns the ticks of an axis from 0 to at least `most`: steps of 1, 2 or 5 times a power of ten
-/// or, for times from a minute on, of clock units.
+/// Returns the ticks of an axis from 0 to at least `most`. Their distance is 1, 2 or 5 times a
+/// power of ten or, for times from a minute on, a clock unit.
 pub fn ticks(most: f64, unit: Unit) -> Vec<f64> {
     if !most.is_finite() || most <= 0.0 {
         return vec![0.0, 1.0];
@@ -34,7 +34,7 @@ pub fn ticks(most: f64, unit: Unit) -> Vec<f64> {
     let of_clock = clock.into_iter().find(|step| *step >= most / 5.0);
     let step = match of_clock {
         Some(step) if unit == Unit::Seconds && most >= 60.0 => step,
-        // Counts are integers.
+        // Ticks of counts are integers.
         _ if unit == Unit::Count => round_step(most, 5.0).max(1.0),
         _ => round_step(most, 5.0),
     };
@@ -42,14 +42,14 @@ pub fn ticks(most: f64, unit: Unit) -> Vec<f64> {
     (0..=count).map(|number| number as f64 * step).collect()
 }
 
-/// The value of a cell, with its place in the two dimensions.
+/// The value of a cell, with its position in the two dimensions.
 #[derive(Clone, Debug)]
 pub struct Value {
-    /// Position along the first dimension.
+    /// The position along the first dimension.
     pub x: usize,
-    /// Position along the second dimension.
+    /// The position along the second dimension.
     pub y: usize,
-    /// The value; absent if the cell has none.
+    /// The value; `None` if the cell has none.
     pub value: Option<f64>,
     /// The formatted value.
     pub text: String,
@@ -73,8 +73,8 @@ pub struct Range {
 }
 
 impl Range {
-    /// Reports whether shades are logarithmic: if the greatest value is many times the least, most
-    /// values would otherwise have the same shade.
+    /// Reports whether shades should be logarithmic: if the greatest value is many times the least,
+    /// most values would otherwise get the same shade.
     pub fn is_logarithmic(self) -> bool {
         self.least > 0.0 && self.most >= 20.0 * self.least
     }
@@ -112,7 +112,7 @@ pub fn heat_map(
     let row_top = |y: usize| bottom - (y + 1) as f64 * ROW;
     let column_left = |x: usize| left + x as f64 * column;
     let width = left + xs.len() as f64 * column + 2.0;
-    // Leave a gap between tiles.
+    // Leave a gap between the tiles.
     let cell = |one: &Value| {
         json!({
             "x": place(column_left(one.x) + 1.0),
@@ -144,7 +144,7 @@ pub fn heat_map(
     })
 }
 
-/// Returns texts with their positions.
+/// Returns strings with their positions.
 fn labels(texts: &[String], at: impl Fn(usize) -> (f64, f64)) -> Vec<Json> {
     let label = |(number, text): (usize, &String)| {
         let (x, y) = at(number);
@@ -153,9 +153,10 @@ fn labels(texts: &[String], at: impl Fn(usize) -> (f64, f64)) -> Vec<Json> {
     texts.iter().enumerate().map(label).collect()
 }
 
-/// Lays out a plot: the values of the first dimension at equal distances, a line for each value of
-/// the second, from 0 to the greatest value. `legend_name` describes the lines, and is empty for a
-/// single one; `left_out` is the number of values of the second dimension without a line.
+/// Lays out a plot from 0 to the greatest value: the values of the first dimension at equal
+/// distances, with a line for each value of the second dimension. `legend_name` describes the
+/// lines; it is empty for a single line. `left_out` is the number of values of the second dimension
+/// that get no line.
 pub fn line_plot(
     names: [&str; 2],
     xs: &[String],
@@ -178,7 +179,7 @@ pub fn line_plot(
         let (mut points, mut path) = (Vec::new(), String::new());
         let mut on = values.iter().filter(|one| one.y == *y).collect::<Vec<_>>();
         on.sort_by_key(|one| one.x);
-        // The line is broken where a value is missing.
+        // A missing value interrupts the line.
         let mut step = "M";
         for one in on {
             let Some(value) = one.value else {
@@ -209,8 +210,8 @@ pub fn line_plot(
     })
 }
 
-/// Returns which of `count` values have a line: all, or as many as a reader can distinguish, evenly
-/// spaced, including the first and the last.
+/// Returns which of `count` values get a line: all or, if a reader could not distinguish as many,
+/// an evenly spaced selection that includes the first and the last.
 fn chosen(count: usize) -> Vec<usize> {
     if count <= LINES_MAX {
         return (0..count).collect();

@@ -1,9 +1,10 @@
-//! The grid: dimensions with their values, and cells numbered with the last dimension fastest.
+//! The grid: the dimensions with their values, and the cells, numbered so that the last dimension
+//! varies fastest.
 
 use anyhow::{Result, bail};
 use serde::Serialize;
 
-/// The maximum number of cells of a grid: a larger one is unreadable, and probably a typo.
+/// The maximum number of cells in a grid. A larger grid is unreadable, and probably a typo.
 pub const CELLS_MAX: usize = 10_000;
 
 /// A setting that varies.
@@ -18,14 +19,14 @@ pub struct Dimension {
 /// All combinations of the dimensions' values.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Grid {
-    /// The dimensions, in the given order.
+    /// The dimensions, in the order of the command line.
     pub dimensions: Vec<Dimension>,
 }
 
 impl Grid {
-    /// Parses the grid from every `--vary NAME=V1,V2,...`; the values of a repeated name are
-    /// combined. If there is a `;` among the values, it separates them, and commas are part of
-    /// them.
+    /// Parses the grid from the values of `--vary`, `NAME=V1,V2,...`. The values of a repeated name
+    /// are combined. If a list contains a `;`, semicolons separate its values, and commas are part
+    /// of them.
     ///
     /// # Errors
     /// A name or its values are missing, a value is given twice, or there are more cells than
@@ -89,7 +90,7 @@ impl Grid {
         position
     }
 
-    /// Returns the values of a cell, in the order of the dimensions.
+    /// Returns the names and values of a cell's dimensions, in the order of the dimensions.
     pub fn values(&self, cell: usize) -> Vec<(&str, &str)> {
         let position = self.position(cell);
         let dimensions = self.dimensions.iter().zip(position);
@@ -98,7 +99,7 @@ impl Grid {
             .collect()
     }
 
-    /// Returns a cell's name: `pods=1k, burst-replicas=100`.
+    /// Formats a cell's name: `pods=1k, burst-replicas=100`.
     pub fn name(&self, cell: usize) -> String {
         let values = self.values(cell);
         let parts: Vec<String> = values

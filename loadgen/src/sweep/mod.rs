@@ -1,11 +1,11 @@
-//! A scenario over a grid of settings: every cell is an independent seeded run, or one for each of
-//! several seeds.
+//! Runs a scenario over a grid of settings. Every cell is an independent run with a seed, or one
+//! run for each of several seeds.
 //!
 //! [`grid`] parses `--vary` and numbers the cells, [`work`] runs them on several threads,
-//! [`outcome`] summarizes cells and finds the cheapest one that meets every threshold, [`output`]
-//! writes the table, CSV and JSON, [`report`] the page with its charts; [`repeated`] summarizes the
-//! runs of one cell. The command line builds the settings of each cell from flags, so that values
-//! are parsed as in `loadgen run`.
+//! [`outcome`] summarizes the cells and finds the cheapest one that meets every threshold,
+//! [`output`] writes the table, CSV and JSON, [`report`] the page with its charts; [`repeated`]
+//! summarizes the runs of a single cell. The command line builds each cell's settings from flags,
+//! so that values are parsed in the same way as by `loadgen run`.
 
 pub mod chart;
 pub mod grid;

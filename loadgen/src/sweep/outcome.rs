@@ -1,46 +1,46 @@
-//! The outcome of a sweep: for each cell the medians of its metrics and whether it meets the
-//! thresholds; and the cheapest cell that does.
+//! The outcome of a sweep: the medians of each cell's metrics, whether the cell meets the
+//! thresholds, and the cheapest cell that does.
 
 use super::grid::Grid;
 use crate::compare::significance::median;
 use crate::metrics::{MetricName, MetricValues, Threshold};
 use crate::result::RunResult;
 
-/// A cell that has run.
+/// A cell whose runs are over.
 #[derive(Clone, Debug)]
 pub struct Cell {
     /// The number of the cell in the grid.
     pub number: usize,
-    /// The median of each metric over the seeds; absent if no run has it.
+    /// The median of each metric over the seeds; `None` if no run has the metric.
     pub metrics: Vec<Option<f64>>,
-    /// Whether every run met the condition of its scenario.
+    /// Whether every run met its scenario's condition.
     pub is_done: bool,
-    /// Whether every run met every threshold and was done; absent without thresholds.
+    /// Whether every run was done and met every threshold; `None` without thresholds.
     pub meets: Option<bool>,
-    /// Invariants broken, over all runs.
+    /// The number of broken invariants in all runs of the cell.
     pub violations: usize,
-    /// The cell's runs, one per seed.
+    /// The results of the cell's runs, one per seed.
     pub results: Vec<RunResult>,
 }
 
-/// A sweep that has run, completely or in part.
+/// A sweep that ran completely or in part.
 #[derive(Clone, Debug)]
 pub struct Sweep {
     /// The grid.
     pub grid: Grid,
     /// The seeds of each cell.
     pub seeds: Vec<u64>,
-    /// The metrics to show.
+    /// The metrics to show, in this order.
     pub metrics: Vec<MetricName>,
-    /// The thresholds of every run.
+    /// The thresholds that apply to every run.
     pub thresholds: Vec<Threshold>,
     /// The cells that ran with all their seeds, in grid order.
     pub cells: Vec<Cell>,
 }
 
 impl Sweep {
-    /// Summarizes the results, which are ordered by cell and seed. Cells with a missing run are
-    /// left out.
+    /// Summarizes the results, which must be ordered by cell and then by seed. Omits cells of which
+    /// a run is missing.
     pub fn new(
         grid: Grid,
         seeds: Vec<u64>,
@@ -51,7 +51,7 @@ impl Sweep {
         let mut results = results.into_iter();
         let mut cells = Vec::new();
         for number in 0..grid.cells() {
-            // Take all results of the cell before checking whether one is missing.
+            // Take all results of the cell first, even if one is missing.
             let runs: Vec<Option<RunResult>> = results.by_ref().take(seeds.len()).collect();
             let runs: Option<Vec<RunResult>> = runs.into_iter().collect();
             if let Some(runs) = runs.filter(|runs| runs.len() == seeds.len()) {
@@ -78,19 +78,20 @@ impl Sweep {
         !self.cells.is_empty() && results.all(|result| result.elapsed_seconds == 0.0)
     }
 
-    /// Reports whether the seed is one of the dimensions, so that each cell has its own.
+    /// Reports whether the seed is one of the dimensions, so that each cell has its own seed.
     pub fn varies_seed(&self) -> bool {
         let dimensions = &self.grid.dimensions;
         dimensions.iter().any(|dimension| dimension.name == "seed")
     }
 
-    /// Returns the cheapest cell that meets every threshold: the first in grid order, in which the
-    /// first value of each dimension is its cheapest and the first dimension matters most.
+    /// Returns the cheapest cell that meets every threshold; `None` if no cell does. The cheapest
+    /// is the first in grid order: the first value of each dimension is the cheapest, and the first
+    /// dimension matters most.
     pub fn cheapest(&self) -> Option<&Cell> {
         self.cells.iter().find(|cell| cell.meets == Some(true))
     }
 
-    /// Returns the cell with this number, if it has run.
+    /// Returns the cell with this number; `None` if it has not run.
     pub fn cell(&self, number: usize) -> Option<&Cell> {
         let at = self.cells.binary_search_by_key(&number, |cell| cell.number);
         at.ok().map(|at| &self.cells[at])

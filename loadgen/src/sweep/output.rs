@@ -1,4 +1,4 @@
-//! Formats of a sweep: for the terminal, CSV and JSON.
+//! The formats of a sweep: a table for the terminal, CSV and JSON.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -12,11 +12,11 @@ use crate::units::counted;
 /// The version of the JSON's schema; incremented when a member changes its meaning or is removed.
 const SCHEMA_VERSION: u32 = 2;
 
-/// The maximum number of cells that the terminal shows; files contain all of them.
+/// The maximum number of cells to show on the terminal; files contain all of them.
 const CELLS_SHOWN: usize = 250;
 
-/// Formats the table for the terminal, one line per cell, and the conclusion. `command` returns the
-/// command that repeats a cell.
+/// Formats a table for the terminal, with one line per cell, and the conclusion. `command` returns
+/// the command that repeats a cell.
 pub fn table(sweep: &Sweep, command: &dyn Fn(&Cell) -> String) -> String {
     let mut text = String::new();
     let dimensions = sweep.grid.dimensions.len();
@@ -44,7 +44,7 @@ pub fn table(sweep: &Sweep, command: &dyn Fn(&Cell) -> String) -> String {
     text
 }
 
-/// Returns the names of the dimensions and of the metrics.
+/// Returns the names of the dimensions, followed by those of the metrics.
 fn names(sweep: &Sweep) -> Vec<String> {
     let names = sweep.grid.dimensions.iter().map(|one| one.name.clone());
     names
@@ -52,13 +52,13 @@ fn names(sweep: &Sweep) -> Vec<String> {
         .collect()
 }
 
-/// Returns a cell's values of the dimensions.
+/// Returns the values of the dimensions for a cell.
 pub(super) fn values(sweep: &Sweep, cell: &Cell) -> Vec<String> {
     let values = sweep.grid.values(cell.number).into_iter();
     values.map(|(_, value)| value.to_owned()).collect()
 }
 
-/// Formats a cell's metrics.
+/// Formats the values of a cell's metrics.
 pub(super) fn shown(sweep: &Sweep, cell: &Cell) -> Vec<String> {
     let metrics = sweep.metrics.iter().zip(&cell.metrics);
     metrics
@@ -66,7 +66,7 @@ pub(super) fn shown(sweep: &Sweep, cell: &Cell) -> Vec<String> {
         .collect()
 }
 
-/// Returns the mark of a cell next to its metrics.
+/// Returns the mark that follows a cell's metrics.
 pub(super) fn mark(cell: &Cell, cheapest: Option<usize>) -> &'static str {
     match (cell.violations > 0, cell.is_done, cell.meets) {
         (true, ..) => "INVARIANT BROKEN",
@@ -77,7 +77,7 @@ pub(super) fn mark(cell: &Cell, cheapest: Option<usize>) -> &'static str {
     }
 }
 
-/// Returns the conclusion, in sentences.
+/// Returns the conclusion as a list of sentences.
 pub fn conclusion(sweep: &Sweep, command: &dyn Fn(&Cell) -> String) -> Vec<String> {
     let (ran, all) = (sweep.cells.len(), sweep.grid.cells());
     let seeds = match &sweep.seeds[..] {
@@ -132,10 +132,10 @@ pub fn conclusion(sweep: &Sweep, command: &dyn Fn(&Cell) -> String) -> Vec<Strin
     lines
 }
 
-/// Writes CSV: a header and one record per cell; values in seconds, counts, bytes.
+/// Writes CSV: a header, then one record per cell. Values are in seconds, counts or bytes.
 ///
 /// # Errors
-/// The writer fails.
+/// Writing to `out` fails.
 pub fn csv(sweep: &Sweep, out: &mut dyn Write) -> io::Result<()> {
     let mut writer = csv::Writer::from_writer(out);
     let mut header = names(sweep);
@@ -157,7 +157,7 @@ pub fn csv(sweep: &Sweep, out: &mut dyn Write) -> io::Result<()> {
     writer.flush()
 }
 
-/// Returns JSON: the grid, the medians, and every result in full.
+/// Returns the sweep as JSON: the grid, the medians, and every result in full.
 pub fn json(sweep: &Sweep) -> Value {
     let cheapest = sweep.cheapest().map(|cell| cell.number);
     let metrics = sweep.metrics.iter().map(
@@ -182,7 +182,7 @@ pub fn json(sweep: &Sweep) -> Value {
         "schema_version": SCHEMA_VERSION,
         "version": env!("CARGO_PKG_VERSION"),
         "dimensions": sweep.grid.dimensions,
-        // Absent if each cell has its own, which is in its result.
+        // Absent if the seed is a dimension: each cell's result then contains its seed.
         "seeds": (!sweep.varies_seed()).then_some(&sweep.seeds),
         "figures": metrics.collect::<Vec<_>>(),
         "thresholds": sweep.thresholds,

@@ -1,5 +1,5 @@
-//! Repeated runs of one scenario with different seeds: mean and spread of every metric, the median
-//! run, and whether other processes took processors that a run needed.
+//! Repeated runs of one scenario with different seeds: the mean and spread of every metric, the
+//! median run, and whether other processes took processors that a run needed.
 
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -13,14 +13,14 @@ use crate::text::columns::columns;
 /// The version of the JSON's schema; incremented when a member changes its meaning or is removed.
 const SCHEMA_VERSION: u32 = 1;
 
-/// The shortest run, in seconds, for which the CPU time of other processes is meaningful: the
-/// system counts in hundredths.
+/// The minimum duration of a run, in seconds, for the CPU time of other processes to be meaningful:
+/// the system counts in hundredths of a second.
 const SHORTEST: f64 = 0.2;
 
-/// The spread of the values of one metric.
+/// The spread of one metric's values.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Spread {
-    /// How many runs have the metric.
+    /// The number of runs that have the metric.
     pub runs: usize,
     /// Arithmetic mean.
     pub mean: f64,
@@ -53,16 +53,16 @@ impl Spread {
     }
 }
 
-/// A metric over all runs.
+/// A metric with its values over all runs.
 #[derive(Clone, Debug)]
 pub struct Row {
     /// The metric.
     pub metric: MetricName,
-    /// The metric's values.
+    /// The spread of the metric's values.
     pub spread: Spread,
 }
 
-/// Returns every metric that any of the results has, in the order of the catalogue.
+/// Returns a row for every metric that any of the results has, in the order of the catalogue.
 pub fn rows(results: &[RunResult]) -> Vec<Row> {
     let all: Vec<MetricValues> = results.iter().map(MetricValues::from_result).collect();
     let names = MetricValues::names_of_all(&all).into_iter();
@@ -74,7 +74,7 @@ pub fn rows(results: &[RunResult]) -> Vec<Row> {
     names.filter_map(row).collect()
 }
 
-/// Reports whether the table shows a metric: times, results and costs of the run.
+/// Reports whether the table shows a metric: it shows times, results and costs of the run.
 fn is_shown(name: &MetricName) -> bool {
     let statistic = matches!(name.statistic, None | Some(Statistic::P50 | Statistic::P99));
     let is_whole = name.key.is_none() || name.metric.shape == Shape::Phase;
@@ -94,7 +94,7 @@ fn is_shown(name: &MetricName) -> bool {
         )
 }
 
-/// Formats the main metrics, one per line.
+/// Formats a table of the main metrics, one per line.
 pub fn table(rows: &[Row]) -> String {
     let header = [
         "metric",
@@ -134,7 +134,7 @@ pub fn table(rows: &[Row]) -> String {
     columns(&header.map(str::to_owned), &lines, |at| at == 0)
 }
 
-/// Returns JSON: every result in full, and the spread of every metric.
+/// Returns JSON with every result in full and the spread of every metric.
 pub fn json(results: &[RunResult], wanted: usize) -> Value {
     #[derive(Serialize)]
     struct Line {
@@ -160,8 +160,8 @@ pub fn json(results: &[RunResult], wanted: usize) -> Value {
     })
 }
 
-/// Returns the median run by elapsed time; by the slowest convergences if that is equal, then by
-/// seed. The earlier of the middle two of an even number.
+/// Returns the median run by elapsed time, then by the slowest convergences, then by seed. For an
+/// even number of runs, the earlier of the middle two; `None` without runs.
 pub fn median_run(results: &[RunResult]) -> Option<&RunResult> {
     let mut order: Vec<&RunResult> = results.iter().collect();
     order.sort_by(|a, b| {
@@ -174,7 +174,7 @@ pub fn median_run(results: &[RunResult]) -> Option<&RunResult> {
     order.get(order.len().saturating_sub(1) / 2).copied()
 }
 
-/// Returns a note if other processes took processors that runs needed; `None` otherwise.
+/// Returns a note if other processes took processors that the runs needed; otherwise `None`.
 pub fn crowded(results: &[RunResult]) -> Option<String> {
     let taken = results.iter().filter_map(|result| {
         let host = result.host.as_ref()?;
@@ -200,9 +200,9 @@ pub fn crowded(results: &[RunResult]) -> Option<String> {
     ))
 }
 
-/// Returns how many processors others used on average, if the run could have used more than they
-/// left: the machine was full, and the rest was less than the run wanted. A run that only waits
-/// leaves processors idle.
+/// Returns how many processors other processes used on average; `None` if the run did not need more
+/// than they left, or if this can't be determined. The run needed more if the machine was full and
+/// the rest was less than what the run could use. A run that only waits leaves processors idle.
 fn taken_by_others(host: &Host, wanted: usize) -> Option<f64> {
     let others = host.other_cpu_seconds? / host.wall_seconds;
     let own = host.cpu_seconds / host.wall_seconds;
@@ -212,7 +212,7 @@ fn taken_by_others(host: &Host, wanted: usize) -> Option<f64> {
     (host.wall_seconds >= SHORTEST && is_full && is_short).then_some(others)
 }
 
-/// Returns the exit code for all runs: that of the worst one.
+/// Returns the exit code for all runs: that of the worst run.
 pub fn exit_code(results: &[RunResult]) -> u8 {
     let codes = results.iter().map(|result| result.outcome.exit_code);
     codes.max().unwrap_or(0)
@@ -225,7 +225,7 @@ mod tests {
     use crate::settings::Settings;
     use std::sync::atomic::AtomicBool;
 
-    /// Returns runs with these seeds whose calls and pods take random times.
+    /// Returns the results of runs with these seeds, in which calls and pods take random times.
     fn results(seeds: std::ops::RangeInclusive<u64>) -> Vec<RunResult> {
         let of_seed = |seed| {
             let flags = format!(
@@ -243,7 +243,7 @@ mod tests {
         assert_eq!(Spread::from_values(&[]), None);
         let one = Spread::from_values(&[4.0]).unwrap();
         assert_eq!((one.runs, one.mean, one.deviation), (1, 4.0, None));
-        // Squares 9 + 1 + 1 + 1 + 0 + 0 + 4 + 16 over 7.
+        // The sum of squares 9 + 1 + 1 + 1 + 0 + 0 + 4 + 16, divided by 7.
         let values = [2.0, 4.0, 4.0, 4.0, 5.0, 5.0, 7.0, 9.0];
         let spread = Spread::from_values(&values).unwrap();
         let deviation = spread.deviation.unwrap();
@@ -318,12 +318,12 @@ mod tests {
             };
             taken_by_others(&host, wanted).is_some()
         };
-        // On one thread another process has the other processor.
+        // The run uses one thread; the other process has the other processor.
         assert!(!taken(1.0, 1.0, 1));
         assert!(taken(0.7, 1.3, 1));
         assert!(taken(1.3, 0.7, 2));
         assert!(!taken(1.9, 0.05, 2));
-        // It only waits.
+        // The run only waits.
         assert!(!taken(0.1, 0.9, 2));
         assert!(taken(0.1, 1.8, 2));
         let mut results = results(1..=2);

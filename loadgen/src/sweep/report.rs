@@ -1,5 +1,5 @@
 //! The page of a sweep: self-contained HTML with a heat map and a line plot for each metric, the
-//! table, and the settings. Its style is in `report.html`.
+//! table, and the settings. The file `report.html` has its style.
 
 use minijinja::Value as Html;
 use minijinja::value::Serde;
@@ -11,16 +11,18 @@ use super::output::{conclusion, mark, shown, values};
 use crate::metrics::{Better, MetricName};
 use crate::report::page;
 
-/// The maximum number of combinations of third and further dimensions that have their own charts.
+/// The maximum number of combinations of values of the third and further dimensions that get their
+/// own charts.
 const PANELS_MAX: usize = 24;
 
-/// The maximum number of cells in the page's table.
+/// The maximum number of cells in the table of the page.
 const CELLS_LISTED: usize = 2_000;
 
-/// Renders the page. `common` are the settings that all cells share, `command` repeats a cell.
+/// Renders the page. `common` contains the settings that all cells share; `command` returns the
+/// command that repeats a cell.
 ///
 /// # Panics
-/// Never with the built-in templates.
+/// Never panics with the built-in templates.
 pub fn page(
     sweep: &Sweep,
     common: &[(String, String)],
@@ -37,7 +39,7 @@ pub fn page(
     };
     let first = sweep.cells.first().map(|cell| &cell.results[0]);
     let mut sentences = conclusion(sweep, command);
-    // The command has its own place.
+    // Omit the command, which is shown elsewhere.
     sentences.retain(|sentence| !sentence.starts_with("    "));
     let metrics = sweep.metrics.iter();
     let names = sweep.grid.dimensions.iter().map(|one| &one.name);
@@ -64,7 +66,7 @@ pub fn page(
     page::render(include_str!("report.html"), Html::from(Serde(values)))
 }
 
-/// Returns the section of one metric with its charts.
+/// Returns the section about one metric, with its charts.
 fn section(sweep: &Sweep, number: usize, name: &MetricName) -> Json {
     let values = sweep.cells.iter().filter_map(|cell| cell.metrics[number]);
     let least = values.clone().fold(f64::INFINITY, f64::min);
@@ -95,7 +97,7 @@ fn section(sweep: &Sweep, number: usize, name: &MetricName) -> Json {
     })
 }
 
-/// Returns the charts for each combination of the values of third and further dimensions.
+/// Returns the charts for each combination of values of the third and further dimensions.
 fn panels(sweep: &Sweep, number: usize, name: &MetricName, range: Range) -> Vec<Json> {
     let dimensions = &sweep.grid.dimensions;
     let nothing = vec![String::new()];
@@ -108,7 +110,7 @@ fn panels(sweep: &Sweep, number: usize, name: &MetricName, range: Range) -> Vec<
         &*dimensions[0].name,
         second.map_or("", |second| &*second.name),
     ];
-    // The first two dimensions vary slowest: the cells of a panel are `count` apart.
+    // The first two dimensions vary slowest, so the cells of a panel are `count` apart.
     let count: usize = dimensions
         .iter()
         .skip(2)

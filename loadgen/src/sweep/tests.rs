@@ -1,4 +1,4 @@
-//! A sweep for the tests of its parts, and the outcome of a cancelled one.
+//! A sweep for the tests of this module, and tests of a cancelled sweep.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

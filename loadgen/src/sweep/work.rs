@@ -1,5 +1,5 @@
-//! Runs the cells of a sweep on several threads. Runs are independent, so the outcome does not
-//! depend on the number of threads.
+//! Runs the cells of a sweep on several threads. The runs are independent of each other, so the
+//! outcome does not depend on the number of threads.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -9,25 +9,26 @@ use crate::result::RunResult;
 use crate::run;
 use crate::settings::{EngineKind, Settings};
 
-/// One run: a cell with one seed.
+/// The plan of one run: a cell with one seed.
 #[derive(Clone, Debug)]
 pub struct RunPlan {
     /// All settings of the run.
     pub settings: Settings,
-    /// The objects of its files; empty without files.
+    /// The objects from the run's files; empty without files.
     pub objects: Arc<Vec<InputObject>>,
-    /// Counts of the objects in its files.
+    /// The counts of the objects in the run's files.
     pub input: InputCounts,
-    /// Whether a virtual result keeps its `host`, the only part that differs between machines.
+    /// Whether the result of a virtual run keeps its `host`, the only part that depends on the
+    /// machine.
     pub keeps_host: bool,
 }
 
-/// Runs every plan, `threads` at a time, and returns the results in the order of the plans; runs
-/// that `cancel` cut short or prevented have none. `told` is called after each with the number of
+/// Runs every plan, `threads` at a time, and returns the results in the order of the plans; `None`
+/// for runs that `cancel` interrupted or prevented. Calls `told` after each run with the number of
 /// finished runs.
 ///
 /// # Panics
-/// A run panics.
+/// Panics if a run panics.
 pub fn run(
     plans: &[RunPlan],
     threads: usize,
@@ -41,8 +42,8 @@ pub fn run(
         for _ in 0..threads.clamp(1, plans.len().max(1)) {
             scope.spawn(|| {
                 loop {
-                    // Relaxed, here and below: the numbers order nothing but themselves, and locks
-                    // protect the results.
+                    // Relaxed, here and below: no other data depends on the numbers; locks protect
+                    // the results.
                     let at = next.fetch_add(1, Ordering::Relaxed);
                     let Some(plan) = plans.get(at) else { break };
                     if cancel.load(Ordering::Relaxed) {

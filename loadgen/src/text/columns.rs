@@ -1,9 +1,9 @@
-//! Tables for the terminal: aligned columns without lines or trailing blanks.
+//! Tables for the terminal: aligned columns without rules or trailing spaces.
 
 use comfy_table::{CellAlignment, Table, presets};
 
-/// Formats rows under their header; columns that `is_text` selects are aligned to the left, others,
-/// with numbers, to the right.
+/// Formats rows below their header. The columns that `is_text` selects are aligned to the left; the
+/// others, which contain numbers, are aligned to the right.
 pub(crate) fn columns(
     header: &[String],
     rows: &[Vec<String>],
@@ -25,7 +25,7 @@ pub(crate) fn columns(
     lines(&table)
 }
 
-/// Formats a table without trailing blanks.
+/// Formats a table without trailing spaces.
 pub(crate) fn lines(table: &Table) -> String {
     let lines = table.lines();
     lines.map(|line| format!("{}\n", line.trim_end())).collect()

@@ -1,22 +1,23 @@
-//! JSON formatting: each member on its own line, but a list of numbers on one line, so that a time
-//! series of a thousand samples takes a dozen lines instead of ten thousand.
+//! JSON formatting: each member is on its own line, but a list of numbers is on one line, so that a
+//! time series with a thousand samples takes a dozen lines instead of ten thousand.
 
 use std::io::{self, Write};
 
 use serde::Serialize;
 use serde_json::ser::{Formatter, Serializer};
 
-/// Writes a value as indented JSON with a final line feed.
+/// Writes a value as indented JSON, followed by a line feed.
 ///
 /// # Errors
-/// The writer fails.
+/// Writing to `writer` fails.
 pub(crate) fn write(writer: &mut dyn Write, value: &impl Serialize) -> io::Result<()> {
     let mut serializer = Serializer::with_formatter(&mut *writer, Layout::default());
     value.serialize(&mut serializer)?;
     writer.write_all(b"\n")
 }
 
-/// Puts objects on several lines and lists on one, except for objects in them.
+/// Puts each member of an object on its own line and each list on one line, except for objects in
+/// it.
 #[derive(Debug, Default)]
 struct Layout {
     depth: usize,

@@ -1,4 +1,4 @@
-//! The capacity of a node as a Kubernetes quantity, in canonical form.
+//! The capacity of a node, as a Kubernetes quantity in canonical form.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -10,18 +10,18 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::written;
 
-/// Cores, greater than zero: `32`, `500m`.
+/// A number of cores, greater than zero: `32`, `500m`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Cores(String);
 
-/// Bytes, greater than zero: `256Gi`, `64G`.
+/// A number of bytes, greater than zero: `256Gi`, `64G`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Bytes(String);
 
 macro_rules! amount {
     ($type:ident) => {
         impl $type {
-            /// Returns the amount.
+            /// Returns the value as a quantity.
             pub(crate) fn quantity(&self) -> Quantity {
                 self.0.parse().expect("the text was parsed as a quantity")
             }

@@ -1,4 +1,4 @@
-//! A limit of a rolling update.
+//! The limit of a rolling update.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -44,12 +44,12 @@ impl Limit {
         }
     }
 
-    /// Reports whether it is zero for any number of pods.
+    /// Reports whether the limit is zero for any number of pods.
     pub(crate) fn is_zero(self) -> bool {
         self == Limit::Share(Percent(0.0)) || self == Limit::Pods(0)
     }
 
-    /// Converts it for a Deployment, which accepts only whole percentages.
+    /// Converts the limit for a Deployment, which accepts only integer percentages.
     pub(crate) fn int_or_string(self) -> IntOrString {
         match self {
             Limit::Share(share) => {
@@ -60,7 +60,7 @@ impl Limit {
         }
     }
 
-    /// Converts it for JSON.
+    /// Converts the limit to JSON.
     pub(crate) fn to_json(self) -> Value {
         match self.int_or_string() {
             IntOrString::Int(count) => count.into(),

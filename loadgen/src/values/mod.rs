@@ -1,5 +1,6 @@
-//! Values as users write them, on the command line and in scenario files: sizes (`100k`), durations
-//! (`500ms`), rates (`20/s`), latencies, percentages. An error in a file has the line of the value.
+//! Values as users write them on the command line and in scenario files: sizes (`100k`), durations
+//! (`500ms`), rates (`20/s`), latencies, percentages. An error in a file names the line of the
+//! value.
 
 mod amount;
 mod limit;
@@ -26,9 +27,10 @@ use crate::units::{
 pub use amount::{Bytes, Cores};
 pub use limit::Limit;
 
-/// A value that is one word in a file; a number without a unit counts as its digits.
+/// Deserializes a value that is a single word in a file. A number without a unit is read as its
+/// digits.
 pub(crate) struct Word<T> {
-    /// The expected form, for messages, such as `a duration such as 500ms`.
+    /// The expected form, for error messages: `a duration such as 500ms`.
     pub(crate) form: &'static str,
     /// The type to parse.
     pub(crate) value: PhantomData<T>,
@@ -54,8 +56,8 @@ impl<T: FromStr<Err = String>> Visitor<'_> for Word<T> {
     }
 }
 
-/// Implements the file format and schema of a type with `FromStr` and `Display`: its name in the
-/// schema, its form, and whether unquoted numbers are allowed.
+/// Implements the file format and the schema of a type with `FromStr` and `Display`. The arguments
+/// are its name in the schema, its form, and whether unquoted numbers are allowed.
 macro_rules! written {
     ($type:ty, $name:literal, $form:literal, number: $number:literal) => {
         impl<'de> Deserialize<'de> for $type {
@@ -86,7 +88,7 @@ macro_rules! written {
 }
 pub(crate) use written;
 
-/// Declares a value around another type, with the functions that parse and format it.
+/// Declares a type that wraps another one, with the functions that parse and format it.
 macro_rules! value {
     (
         $(#[$about:meta])* $type:ident($inner:ty), $name:literal, $form:literal,
@@ -167,13 +169,13 @@ value! {
     |engine: EngineKind| engine.name().to_owned()
 }
 
-/// The engines.
+/// All engines.
 const ENGINES: [EngineName; 2] = [
     EngineName(EngineKind::Threads),
     EngineName(EngineKind::Virtual),
 ];
 
-/// The values on the command line.
+/// Lists the values for the command line.
 impl ValueEnum for EngineName {
     fn value_variants<'a>() -> &'a [EngineName] {
         &ENGINES
@@ -185,14 +187,13 @@ impl ValueEnum for EngineName {
 }
 
 impl Percent {
-    /// Returns this share of `whole`, rounded down; a result that differs from an integer only by
-    /// rounding errors counts as this integer.
+    /// Returns this share of `whole`, rounded down. A result that differs from an integer only by
+    /// rounding errors counts as that integer.
     pub fn share(self, whole: u64) -> u64 {
         self.exactly(whole).floor() as u64
     }
 
-    /// Returns this share of `whole`, rounded up, so that it is at least one unless the share is
-    /// zero.
+    /// Returns this share of `whole`, rounded up: at least one unless the share or `whole` is zero.
     pub fn some_of(self, whole: u64) -> u64 {
         self.exactly(whole).ceil() as u64
     }
@@ -211,7 +212,8 @@ fn parse_percent(text: &str) -> Result<f64, &'static str> {
     }
 }
 
-/// Returns the shortest text that parses to the same share: 0.07 is 7%, not 7.000000000000001%.
+/// Returns the shortest string that parses to the same share: `7%` for 0.07, not
+/// `7.000000000000001%`.
 fn percent_text(share: f64) -> String {
     let percent = share * 100.0;
     let mut texts = (0..18).map(|digits| format!("{percent:.digits$}"));

@@ -1,5 +1,5 @@
-//! Decoding of bodies, patches, files and patched trees: one path from a text or a tree to a
-//! document of typed members, with the findings of upstream's strict decoder.
+//! Decoding of bodies, patches, files and patched documents: one path from a text or a JSON value
+//! to a document with typed members, with the findings of upstream's strict decoder.
 //!
 //! Source: `runtime/serializer/json` of apimachinery.
 
@@ -26,9 +26,9 @@ pub(crate) use self::types::go_quoted;
 pub(crate) enum Form {
     /// An object of a kind.
     Kind(Kind),
-    /// A document with the schema of that name.
+    /// A document with the named schema.
     Named(&'static str),
-    /// Any document. Only repeated members are noted.
+    /// Any document. Only repeated members are reported.
     Any,
 }
 
@@ -41,18 +41,18 @@ pub(crate) const SCALE_SCHEMA: &str = "io.k8s.api.autoscaling.v1.Scale";
 pub(crate) struct Document {
     /// The well-typed part of the value.
     pub(crate) value: Value,
-    /// Go's name for the type of the value that was found.
+    /// Go's name for the JSON type of the document: `object`, `array` and so on.
     pub(crate) found: &'static str,
-    /// The decoder's message about the first member of a wrong type.
+    /// The decoder's message about the first member of a wrong type; `None` if all types are right.
     pub(crate) wrong: Option<String>,
-    /// The decoder's messages about unknown and repeated members, in its order.
+    /// The decoder's messages about unknown and repeated members, in the decoder's order.
     pub(crate) strict: Vec<String>,
 }
 
 /// Decodes JSON. O(bytes).
 ///
 /// # Errors
-/// Go's message for invalid JSON.
+/// Fails with Go's message if the JSON is invalid.
 pub(crate) fn json(text: &[u8], form: Form) -> Result<Document, String> {
     let mut from = serde_json::Deserializer::from_slice(text);
     let read = guided(&mut from, form, By::Json).and_then(|read| from.end().map(|()| read));
@@ -63,7 +63,7 @@ pub(crate) fn json(text: &[u8], form: Form) -> Result<Document, String> {
     Ok(read)
 }
 
-/// Replaces the number in a message by its original spelling, which upstream quotes.
+/// Replaces the number in a message by its notation in the text, which upstream quotes.
 #[cold]
 fn as_spelled(text: &[u8], problem: String) -> String {
     let respelled = || {
@@ -78,7 +78,7 @@ fn as_spelled(text: &[u8], problem: String) -> String {
 /// Decodes YAML. Messages about repeated members come first. O(bytes), aliases expanded.
 ///
 /// # Errors
-/// Upstream's message for invalid YAML.
+/// Fails with upstream's message if the YAML is invalid.
 pub(crate) fn yaml(text: &[u8], form: Form) -> Result<Document, String> {
     let text = std::str::from_utf8(text);
     let text = text.map_err(|_| "yaml: invalid leading UTF-8 octet".to_owned())?;
@@ -90,7 +90,7 @@ pub(crate) fn yaml(text: &[u8], form: Form) -> Result<Document, String> {
     Ok(read)
 }
 
-/// Decodes a tree. O(members).
+/// Decodes a JSON value as the upstream decoder `by` does. O(members).
 pub(crate) fn tree(value: Value, form: Form, by: By) -> Document {
     let found = json_syntax::name_of(&value);
     let read = guided(value.into_deserializer(), form, by);
@@ -153,8 +153,8 @@ pub(crate) fn version_of(api_version: &str) -> &str {
 }
 
 impl Document {
-    /// Checks and prunes a custom object. Upstream has a Go type only for its metadata, and
-    /// messages about the metadata start at its root.
+    /// Checks and prunes a custom object. Upstream has a Go type only for the metadata of such
+    /// objects, and paths in messages about the metadata begin there.
     fn as_custom(&mut self, kind: Kind, by: By) {
         let Value::Object(members) = &mut self.value else {
             return;
@@ -185,7 +185,7 @@ impl Document {
         self.strict.extend(of_metadata);
     }
 
-    /// Takes the members of the document; empty if the document is not an object.
+    /// Takes the members out of the document; empty if the document is not an object.
     pub(crate) fn members(&mut self) -> Map<String, Value> {
         match self.value.take() {
             Value::Object(members) => members,

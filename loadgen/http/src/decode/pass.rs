@@ -1,4 +1,4 @@
-//! One pass over a document, guided by its schema. It checks types, notes unknown and repeated
+//! One pass over a document, guided by its schema. It checks types, reports unknown and repeated
 //! members, drops unknown and empty ones, replaces nulls in lists and maps by zero values, and
 //! normalizes quantities and times.
 //!
@@ -21,19 +21,19 @@ use super::types::{self, Wrong, go_quoted};
 pub(crate) enum By {
     /// The JSON decoder, which sees members in the order of the text.
     Json,
-    /// The conversion of the results of strategic patches and applies, which accepts a number
-    /// without a fraction as an integer.
+    /// The conversion of the results of strategic patches and applies. It accepts a number without
+    /// a fraction as an integer.
     Conversion,
 }
 
-/// Maximum number of unknown and repeated members that upstream's decoder reports.
+/// The maximum number of unknown and repeated members that upstream's decoder reports.
 pub(crate) const NOTES_MAX: usize = 100;
 
 /// The findings in a document.
 #[derive(Debug)]
 pub(super) struct Notes {
     pub(super) by: By,
-    /// The message about the first member of a wrong type.
+    /// The message about the first member of a wrong type; `None` if all types are right.
     pub(super) wrong: Option<String>,
     /// Whether decoding has ended: a type with its own decoder has rejected its value.
     is_ended: bool,
@@ -72,7 +72,7 @@ impl Notes {
             return;
         }
         let note = format!("{what} field {}", go_quoted(&at.to_string()));
-        // A duplicate note costs as much to format, so it counts too.
+        // Formatting a duplicate note costs as much, so count it too.
         self.strict_bytes += note.len();
         if !self.strict.contains(&note) {
             self.strict.push(note);
@@ -80,7 +80,7 @@ impl Notes {
     }
 }
 
-/// A position in a document, linked to its parents.
+/// A position in a document, linked to the position of its parent.
 #[derive(Clone, Copy)]
 pub(super) struct At<'a> {
     up: Option<&'a At<'a>>,
@@ -90,9 +90,9 @@ pub(super) struct At<'a> {
 #[derive(Clone, Copy)]
 enum PathSegment<'a> {
     Root,
-    /// A member of a struct: the name of the struct, then of the member.
+    /// A member of a struct: the names of the struct and of the member.
     Member(&'a str, &'a str),
-    /// A member of a map, or one that messages about types do not name.
+    /// A member of a map, or a member that messages about types omit.
     Key(&'a str),
     Item(usize),
 }
@@ -158,7 +158,7 @@ impl fmt::Display for At<'_> {
 /// The expected type of a value.
 #[derive(Clone, Copy)]
 pub(super) struct Of<'s> {
-    /// The property that refers to the schema. Go's name of the type is derived from it.
+    /// The property that refers to the schema. The Go name of the type is derived from it.
     pub(super) property: &'s Value,
     pub(super) schema: &'s Value,
     /// The name of the schema.
@@ -186,7 +186,7 @@ impl<'s> Of<'s> {
         }
     }
 
-    /// Returns the name of the type.
+    /// Returns the last part of the schema's name: the name of the type.
     pub(super) fn last(&self) -> &'s str {
         self.name.rsplit('.').next().unwrap_or("")
     }
@@ -211,7 +211,7 @@ impl<'s> Of<'s> {
 }
 
 /// A value to decode. If `of` is `None`, any value is accepted, and only repeated members are
-/// noted.
+/// reported.
 pub(super) struct Node<'n, 's> {
     pub(super) notes: &'n mut Notes,
     pub(super) of: Option<Of<'s>>,
@@ -223,7 +223,7 @@ impl<'de> DeserializeSeed<'de> for Node<'_, '_> {
 
     fn deserialize<D: Deserializer<'de>>(self, from: D) -> Result<Value, D::Error> {
         match self.of {
-            // Upstream keeps the raw text.
+            // Keep the value unchanged, because upstream keeps the raw text.
             Some(of) if of.is.is_any() => Value::deserialize(from),
             _ => from.deserialize_any(self),
         }
@@ -324,7 +324,7 @@ impl Node<'_, '_> {
         }
     }
 
-    /// Decodes a map whose values have the type `each`, or any type.
+    /// Decodes a map whose values have the type `each`, or any type if `each` is `None`.
     fn entries<'de, A: MapAccess<'de>>(
         self,
         mut map: A,
@@ -355,7 +355,7 @@ impl Node<'_, '_> {
     ) -> Result<Value, A::Error> {
         let struct_name = of.last();
         let mut members = Map::new();
-        // Members that were present but are dropped because they are empty.
+        // The members that were present but were dropped because they are empty.
         let mut empty: Vec<String> = Vec::new();
         let mut unknown: Vec<String> = Vec::new();
         while let Some(name) = map.next_key::<String>()? {
@@ -364,7 +364,7 @@ impl Node<'_, '_> {
                 map.next_value::<IgnoredAny>()?;
                 match self.notes.by {
                     By::Json => self.notes.strict("unknown", &at),
-                    // Findings inside the members come first.
+                    // Report the findings inside the members first.
                     By::Conversion => unknown.push(name),
                 }
                 continue;
@@ -400,7 +400,7 @@ impl Node<'_, '_> {
     }
 }
 
-/// Inserts a value. If an object is already present, the two are merged, as Go decodes into the
+/// Inserts a value. If an object is already present, merges the two, because Go decodes into the
 /// existing struct or map.
 fn put(members: &mut Map<String, Value>, name: String, value: Value, of: Option<Of<'_>>) {
     let is_merged = of.is_some_and(|of| !of.is.is_any());
@@ -431,10 +431,10 @@ fn is_left_out(property: &Value, member: &Value) -> bool {
     }
 }
 
-/// Reports whether a member is written even if it is empty.
+/// Reports whether Go writes a member even if it is empty.
 fn is_kept(of: Of<'_>, name: &str) -> bool {
     let required = of.schema.get("required").and_then(Value::as_array);
-    // In scaling rules an empty list differs from an absent one.
+    // In scaling rules, an empty list differs from an absent one.
     of.last() == "HPAScalingRules"
         || required.is_some_and(|required| required.iter().any(|it| it == name))
         || written(of.schema).is_some_and(|mut written| written.any(|it| it == name))

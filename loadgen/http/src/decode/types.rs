@@ -17,17 +17,17 @@ use crate::json_syntax;
 /// A type error.
 #[derive(Debug)]
 pub(super) enum Wrong {
-    /// The value has the wrong type. Decoding continues, and the first such error is reported.
+    /// The value has the wrong type. Decoding continues, and only the first such error is reported.
     GoesOn(String),
-    /// A type with its own decoder rejects the value, which ends decoding.
+    /// A type with its own decoder rejects the value. This ends decoding.
     Ends(String),
 }
 
-/// Returns the error about a value of the JSON type `found`, which is invalid for its type.
+/// Returns the error for a value of the JSON type `found` where the type `of` is expected.
 pub(super) fn wrong(of: Of<'_>, found: &str, by: By, at: &At<'_>) -> Wrong {
     match of.last() {
         "Quantity" => Wrong::Ends(NO_QUANTITY.to_owned()),
-        // Their decoders expect a string or an int32.
+        // The decoders of these types expect a string or an int32.
         "Time" | "MicroTime" => Wrong::Ends(unmarshal(found, "string", at)),
         "IntOrString" => Wrong::Ends(unmarshal(found, "int32", at)),
         _ if by == By::Json => Wrong::GoesOn(unmarshal(found, &go_type(of.property), at)),
@@ -40,7 +40,7 @@ fn unmarshal(found: &str, wanted: &str, at: &At<'_>) -> String {
     format!("json: cannot unmarshal {found} into Go struct field {field} of type {wanted}")
 }
 
-/// Returns the conversion's message about a value of the JSON type `found`.
+/// Returns the conversion's message for a value of the JSON type `found`.
 fn unconvertible(of: Of<'_>, found: &str) -> String {
     let source = match found {
         "array" => "slice",
@@ -61,14 +61,14 @@ fn unconvertible(of: Of<'_>, found: &str) -> String {
 /// Checks and normalizes a scalar.
 ///
 /// # Errors
-/// The value is invalid for its type.
+/// Fails if the value is invalid for its type.
 pub(super) fn scalar(of: Of<'_>, value: Value, by: By, at: &At<'_>) -> Result<Value, Wrong> {
     let found = |value: &Value| match value {
         Value::Number(number) if by == By::Conversion => match number.is_i64() {
             true => "int64".to_owned(),
             false => "float64".to_owned(),
         },
-        // A number out of the range of its type is an error.
+        // Messages quote a number that is out of the range of its type.
         Value::Number(number) if is_number(of) => format!("number {}", go_number(number)),
         other => json_syntax::name_of(other).to_owned(),
     };
@@ -176,8 +176,8 @@ fn go_type(property: &Value) -> String {
 const NO_QUANTITY: &str = "quantities must match the regular expression \
                            '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'";
 
-/// Normalizes a quantity. Most are canonical already. Resource amounts, which are values of maps,
-/// are rounded up to thousandths.
+/// Normalizes a quantity. Most quantities are already canonical. Resource amounts, which are values
+/// of maps, are rounded up to thousandths.
 ///
 /// Source: `resource.ParseQuantity` of apimachinery.
 fn quantity(value: Value, at: &At<'_>) -> Result<Value, Wrong> {
@@ -233,7 +233,7 @@ fn wrong_base64(text: &str) -> Option<String> {
         DecodeSliceError::DecodeError(
             DecodeError::InvalidByte(at, _) | DecodeError::InvalidLastSymbol(at, _),
         ) => at,
-        // The error is at an incomplete group of four, or at the end if the padding is incomplete.
+        // Go reports an incomplete group of four, or the end if the padding is incomplete.
         _ if text.ends_with('=') => text.len(),
         _ => text.len() / 4 * 4,
     };

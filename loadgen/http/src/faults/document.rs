@@ -56,7 +56,7 @@ pub(crate) fn write(armed: &ArmedFault) -> Value {
 /// Reads a fault from JSON.
 ///
 /// # Errors
-/// The first member that is invalid, unknown, or meaningless for the effect.
+/// Names the first member that is invalid, unknown, or meaningless for the effect.
 pub(crate) fn read(text: &[u8]) -> Result<Fault, InvalidFault> {
     let document: Value =
         serde_json::from_slice(text).map_err(|error| invalid("body", error.to_string()))?;
@@ -144,7 +144,7 @@ impl Members {
         let seconds = self.number("retryAfterSeconds")?;
         let seconds = seconds.map(u32::try_from).transpose();
         Ok(Some(Refusal {
-            // `Fault::check` rejects other invalid codes.
+            // `Fault::check` rejects all other invalid codes.
             code: u16::try_from(code).map_err(|_| invalid_code(code))?,
             retry_after_seconds: seconds
                 .map_err(|_| invalid("retryAfterSeconds", "must be below 4294967296"))?,

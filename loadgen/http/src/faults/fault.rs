@@ -51,23 +51,23 @@ named! {
     }
 }
 
-/// The effect of a fault on the requests and watches that it strikes.
+/// The effect of a fault on the requests or watches that it strikes.
 ///
-/// Durations are measured on the cluster's clock. If that is virtual, they elapse only as it is
-/// advanced.
+/// Durations are measured on the cluster's clock. If the clock is virtual, they elapse only when it
+/// is advanced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Effect {
     /// The request is not executed and gets this answer.
     Refuse(Refusal),
     /// The request is not executed and gets no answer: the connection closes.
     LoseRequest,
-    /// The request is executed, but gets this answer instead or, if `None`, no answer: the
-    /// connection closes. The client cannot know whether the request was executed.
+    /// The request is executed, but gets this answer instead of its own or, if `None`, no answer:
+    /// the connection closes. The client cannot know whether the request was executed.
     LoseAnswer(Option<Refusal>),
     /// The request is executed, and its answer is delayed.
     DelayAnswer(Duration),
     /// The watch gets no events and no bookmarks for this time or, if `None`, until the fault is
-    /// disarmed. Then it gets all of them. Until then the client's view is stale.
+    /// disarmed. After that, the watch gets all of them. Until then, the client's view is stale.
     HoldEvents(Option<Duration>),
     /// The watch ends as if it had timed out.
     EndWatch,
@@ -108,7 +108,8 @@ impl Effect {
         Effect::NAMES[self.number()]
     }
 
-    /// Reports whether the effect strikes only watches, both open ones and those opened later.
+    /// Reports whether the effect strikes only watches, both those already open and those opened
+    /// later.
     pub fn is_of_watches(self) -> bool {
         matches!(
             self,
@@ -134,19 +135,19 @@ impl Effect {
 /// An answer in place of the real one: a `Status` in Kubernetes' words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Refusal {
-    /// One of [`CODES`](Refusal::CODES).
+    /// The status code, one of [`CODES`](Refusal::CODES).
     pub code: u16,
     /// The header `Retry-After`, in seconds.
     pub retry_after_seconds: Option<u32>,
 }
 
 impl Refusal {
-    /// The valid codes: those of wrong answers in the fault simulator.
+    /// The valid codes: those of the wrong answers that the fault simulator injects.
     pub const CODES: [u16; 13] = [
         400, 401, 403, 404, 409, 410, 413, 415, 422, 429, 500, 503, 504,
     ];
 
-    /// Returns a refusal with a code and without `Retry-After`.
+    /// Returns a refusal with this code and without `Retry-After`.
     pub fn code(code: u16) -> Refusal {
         Refusal {
             code,
@@ -154,8 +155,8 @@ impl Refusal {
         }
     }
 
-    /// Returns the answer to a request. 409 is `AlreadyExists` if the request creates an object,
-    /// otherwise `Conflict`.
+    /// Returns the answer to a request as an error. 409 is `AlreadyExists` if the request creates
+    /// an object, otherwise `Conflict`.
     pub(crate) fn error(self, asked: &Asked) -> ApiError {
         let (kind, name) = (asked.kind, asked.name.as_str());
         let other = |reason: &str, message: &str| {
@@ -202,9 +203,9 @@ impl Refusal {
 
 /// A fault to arm: the requests and watches that it strikes, and its effect on them.
 ///
-/// It strikes requests for resources by any client of the server, but not discovery, OpenAPI,
-/// health checks, metrics or `/podstorm`. The simulated controllers and nodes are not such clients:
-/// they call the cluster in process.
+/// A fault strikes the requests for resources of any client of the server, but not discovery,
+/// OpenAPI, health checks, metrics or `/podstorm`. The simulated controllers and nodes are not such
+/// clients: they call the cluster in process.
 ///
 /// ```
 /// use podstorm_http::faults::{Effect, Fault, Refusal, Verb};
@@ -238,8 +239,8 @@ pub struct Fault {
     pub user_agent: String,
     /// The number of matching requests that pass before the first is struck.
     pub after: u64,
-    /// The number of requests to strike, at least 1, or [`ALWAYS`](Fault::ALWAYS) for all until the
-    /// fault is disarmed.
+    /// The number of requests to strike, at least 1; [`ALWAYS`](Fault::ALWAYS) strikes all requests
+    /// until the fault is disarmed.
     pub times: u64,
     /// The effect on the requests.
     pub effect: Effect,
@@ -279,7 +280,7 @@ impl Fault {
     /// The value of [`times`](Fault::times) for no limit.
     pub const ALWAYS: u64 = u64::MAX;
 
-    /// Returns a fault that strikes the next request of any kind, once.
+    /// Returns a fault that strikes the next request for any resource, once.
     pub fn new(effect: Effect) -> Fault {
         Fault {
             verbs: Vec::new(),
@@ -296,8 +297,8 @@ impl Fault {
     /// Checks that the fault can be armed.
     ///
     /// # Errors
-    /// A code that is not in [`Refusal::CODES`]; zero `times`; a time of more than one year; a verb
-    /// other than [`Verb::Watch`] for an effect on watches.
+    /// Fails for a code that is not in [`Refusal::CODES`], for zero `times`, for a duration of more
+    /// than one year, and for a verb other than [`Verb::Watch`] with an effect on watches.
     pub fn check(&self) -> Result<(), InvalidFault> {
         if self.times == 0 {
             return Err(invalid("times", "must be 1 or more, or \"always\""));
@@ -344,8 +345,8 @@ impl Fault {
         (part == "*" || part == asked.subresource) && names(resource, asked.kind)
     }
 
-    /// Reports whether the fault names the resource of one of these kinds. True if it names no
-    /// resource.
+    /// Reports whether the fault names the resource of one of these kinds. Always true if the fault
+    /// names no resource.
     pub(crate) fn names_one_of(&self, mut kinds: impl Iterator<Item = Kind>) -> bool {
         let (resource, _) = self.resource_and_part();
         self.resource.is_empty() || kinds.any(|kind| names(resource, kind))
@@ -373,7 +374,7 @@ pub(crate) struct Asked {
 }
 
 impl Asked {
-    /// Returns the properties of a request, or `None` if it is not for a resource.
+    /// Returns the properties of a request, or `None` if the request is not for a resource.
     pub(crate) fn from_request(
         head: &http::request::Parts,
         route: &Route,
@@ -393,7 +394,7 @@ impl Asked {
         }
     }
 
-    /// Returns the properties of a request for a target, or `None` for a method that no target has.
+    /// Returns the properties of a request for a target, or `None` if no target has this method.
     pub(crate) fn of_target(
         method: &Method,
         headers: &http::HeaderMap,
@@ -413,8 +414,7 @@ impl Asked {
             Method::DELETE => Verb::DeleteCollection,
             _ => return None,
         };
-        // As in upstream's `RequestInfo`, the name of a list or a watch is that in its field
-        // selector.
+        // As in upstream's `RequestInfo`, a list or a watch takes its name from the field selector.
         let selected = || {
             let name = query.text("fieldSelector").strip_prefix("metadata.name=");
             name.filter(|name| !name.contains(',')).unwrap_or("")

@@ -1,13 +1,14 @@
-//! Faults of requests and watches, armed by a test: what a client meets when a server or a network fails,
-//! on demand. In process by [`ApiServer::faults`](crate::ApiServer::faults), for any client by `/podstorm/faults`.
+//! Faults of requests and watches, armed by a test: on demand, a client sees the failures of a
+//! server or a network. They are armed in process with
+//! [`ApiServer::faults`](crate::ApiServer::faults), and by any client through `/podstorm/faults`.
 //!
 //! One lock guards the table of armed faults. A request takes it only while a fault is armed that
 //! may still strike; otherwise faults cost one relaxed load. Lock order: the list of open watches,
 //! the table, then one watch's slot. No lock is held while a request is executed or delayed.
 //!
-//! `fault` is a fault as data, `waiting` what is held back, `document` the JSON, whose paths `arming` serves. A new fault
-//! is an `Effect` in `fault`, its JSON in `document`, what it does in `requests` or `watch`, and a row in
-//! `docs/apiserver.md`.
+//! `fault` defines faults, `waiting` the watches and answers that faults hold, and `document` the
+//! JSON; `arming` serves the paths. A new fault needs an `Effect` in `fault`, its JSON in
+//! `document`, its implementation in `requests` or `watch`, and a row in `docs/apiserver.md`.
 
 mod document;
 mod fault;
@@ -31,7 +32,7 @@ use crate::time::Clock;
 use fault::invalid;
 use waiting::Held;
 
-/// Maximum number of faults armed at the same time, including spent ones.
+/// The maximum number of faults armed at the same time, including spent ones.
 pub const FAULTS_MAX: usize = 1000;
 
 /// The error of a connection that an armed fault closes before or during an answer. In process, it
@@ -41,7 +42,7 @@ pub const FAULTS_MAX: usize = 1000;
 #[error("an armed fault closed the connection before the answer was complete")]
 pub struct ConnectionLost;
 
-/// The number of an armed fault, counted from 1 for each server and never reused.
+/// The number of an armed fault. Each server counts from 1 and never reuses a number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FaultId(pub(crate) u64);
 
@@ -71,10 +72,10 @@ impl ArmedFault {
     }
 }
 
-/// The armed faults of a server.
+/// A handle to the armed faults of a server.
 ///
-/// At most one fault strikes a request: the first armed one that matches it, is not spent, and has
-/// let enough requests pass.
+/// At most one fault strikes a request: the first armed fault that matches the request, is not
+/// spent, and has let enough requests pass.
 #[derive(Clone, Copy)]
 pub struct Faults<'a> {
     pub(crate) armed: &'a Armed,
@@ -85,11 +86,11 @@ pub struct Faults<'a> {
 opaque_debug!(Faults<'_>);
 
 impl Faults<'_> {
-    /// Arms a fault. A fault of watches immediately strikes the open ones, in the order in which
-    /// they were opened. A spent fault stays listed until it is disarmed.
+    /// Arms a fault. A watch fault immediately strikes the open watches, in the order in which they
+    /// were opened. A spent fault stays listed until it is disarmed.
     ///
     /// # Errors
-    /// The same as [`Fault::check`], and an error if [`FAULTS_MAX`] faults are armed.
+    /// The same as [`Fault::check`]; also an error if [`FAULTS_MAX`] faults are already armed.
     pub fn arm(&self, fault: Fault) -> Result<FaultId, InvalidFault> {
         fault.check()?;
         let now_ns = (self.clock)().mono_ns;
@@ -120,7 +121,7 @@ impl Faults<'_> {
         Ok(id)
     }
 
-    /// Disarms a fault and releases the watches and answers that it holds. `None` if there is no
+    /// Disarms a fault, and releases the watches and answers that it holds. `None` if there is no
     /// fault with this number.
     pub fn disarm(&self, id: FaultId) -> Option<ArmedFault> {
         self.take(|armed| armed.id == id).pop()
@@ -146,14 +147,14 @@ impl Faults<'_> {
         taken.into_iter().map(|entry| entry.armed).collect()
     }
 
-    /// Returns the armed faults, including spent ones, in the order of their numbers.
+    /// Returns the armed faults, including spent ones, sorted by number.
     pub fn all(&self) -> Vec<ArmedFault> {
         let table = self.armed.lock();
         let all = table.entries.iter().map(|entry| entry.armed.clone());
         all.collect()
     }
 
-    /// Returns how often a fault has struck, or `None` if there is no fault with this number.
+    /// Returns the number of strikes of a fault, or `None` if there is no fault with this number.
     pub fn struck(&self, id: FaultId) -> Option<u64> {
         let table = self.armed.lock();
         let found = table.entries.iter().find(|entry| entry.armed.id == id);
@@ -172,16 +173,16 @@ pub(crate) struct Armed {
 #[derive(Debug, Default)]
 struct Table {
     last_id: u64,
-    /// The faults in the order of their numbers.
+    /// The armed faults, sorted by number.
     entries: Vec<Entry>,
-    /// The number of strikes by [`Effect::number`], including those of disarmed faults.
+    /// The number of strikes of each effect, by [`Effect::number`]. Includes disarmed faults.
     struck: [u64; Effect::NAMES.len()],
 }
 
 #[derive(Debug)]
 struct Entry {
     armed: ArmedFault,
-    /// The watches and answers that the fault holds. May contain released ones.
+    /// The watches and answers that the fault holds. Some of them may already be released.
     held: Vec<Held>,
 }
 
@@ -190,7 +191,7 @@ struct Entry {
 pub(crate) enum Struck {
     Refused(ApiError),
     RequestLost,
-    /// The answer is replaced, or lost if `None`.
+    /// The answer is replaced; if `None`, it is lost.
     AnswerLost(Option<ApiError>),
     Delayed(Arc<Hold>, Arc<Waiting>),
 }
@@ -207,7 +208,7 @@ impl Armed {
         self.live.store(live, Ordering::Relaxed);
     }
 
-    /// Reports whether any fault may strike.
+    /// Reports whether any fault may still strike.
     ///
     /// Relaxed: the table's lock orders everything else. A request that a client sends after `arm`
     /// has returned, or after the answer to arming has arrived, happens after the store, so it
@@ -216,8 +217,8 @@ impl Armed {
         self.live.load(Ordering::Relaxed) > 0
     }
 
-    /// Returns the effect of the first fault that strikes the request, if any, and counts the
-    /// strike.
+    /// Lets the first fault that matches strike the request, and counts the strike. Returns the
+    /// effect, or `None` if no fault strikes.
     #[cold]
     pub(crate) fn strike(&self, now_ns: i64, asked: &Asked) -> Option<Struck> {
         let mut table = self.lock();
@@ -251,7 +252,8 @@ impl Armed {
         Some(outcome)
     }
 
-    /// Lets the armed faults strike a watch that opens. The caller holds the list of open watches.
+    /// Lets the armed faults strike a watch that opens. The caller holds the lock of the list of
+    /// open watches.
     pub(crate) fn watch_opens(&self, now_ns: impl FnOnce() -> i64, watch: &Arc<Waiting>) {
         if !self.is_armed() {
             return;
@@ -266,13 +268,13 @@ impl Armed {
         self.count_live(&table);
     }
 
-    /// Returns the name of each effect and how often it has struck.
+    /// Returns the name and the number of strikes of each effect.
     pub(crate) fn struck_by_effect(&self) -> impl Iterator<Item = (&'static str, u64)> {
         Effect::NAMES.into_iter().zip(self.lock().struck)
     }
 
-    /// Wakes the watches and answers held until this time or before. O(armed faults and what they
-    /// hold).
+    /// Wakes the watches and answers whose holds end at this time or earlier. O(armed faults and
+    /// the watches and answers that they hold).
     pub(crate) fn time_has_moved(&self, now_ns: i64) {
         let mut due = Vec::new();
         for entry in &mut self.lock().entries {
@@ -284,7 +286,7 @@ impl Armed {
 }
 
 impl Table {
-    /// Strikes a watch if the fault matches it and is due. Returns whether it did.
+    /// Strikes a watch if the fault matches the watch and is due. Returns whether the fault struck.
     fn strike_watch(&mut self, at: usize, watch: &Arc<Waiting>, now_ns: i64) -> bool {
         let entry = &mut self.entries[at];
         let effect = entry.armed.fault.effect;
@@ -317,8 +319,8 @@ impl Table {
 }
 
 impl ArmedFault {
-    /// Returns whether the fault strikes a matching request now. Otherwise counts the request as
-    /// passed.
+    /// Reports whether the fault strikes a request that matches it. If more requests must pass
+    /// before, counts the request as passed.
     fn is_due(&mut self) -> bool {
         let is_due = self.passed == self.fault.after;
         if !is_due {

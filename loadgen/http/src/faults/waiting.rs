@@ -10,7 +10,7 @@ use tokio::time::Sleep;
 
 use super::fault::Asked;
 
-/// Interval at which a hold checks a clock that advances by itself, possibly faster than the
+/// The interval at which a hold checks a clock that advances by itself, possibly faster than the
 /// computer's.
 const LOOK_EVERY: Duration = Duration::from_millis(10);
 
@@ -27,10 +27,10 @@ pub(crate) enum WatchFault {
     Expire,
 }
 
-/// The waker of a task that sends a watch or a delayed answer.
+/// A watch or a delayed answer: the waker of the task that sends it, and the fault that struck it.
 #[derive(Debug, Default)]
 pub(crate) struct Waiting {
-    /// The properties of the watch request; `None` for an answer.
+    /// The properties of the watch request; `None` for a delayed answer.
     pub(super) asked: Option<Asked>,
     slot: Mutex<Slot>,
 }
@@ -38,7 +38,7 @@ pub(crate) struct Waiting {
 #[derive(Debug, Default)]
 struct Slot {
     waker: Option<Waker>,
-    /// The fault that has struck the watch.
+    /// The fault that struck the watch, if any.
     met: Option<WatchFault>,
 }
 
@@ -51,8 +51,8 @@ impl Waiting {
         }
     }
 
-    /// Stores the waker for later wake-ups and returns the fault that has struck the watch. Takes
-    /// one short lock.
+    /// Stores the waker of the task, and returns the fault that struck the watch, if any. Takes one
+    /// short lock.
     pub(crate) fn wait(&self, waker: &Waker) -> Option<WatchFault> {
         let mut slot = self.lock();
         let known = slot.waker.as_ref();
@@ -68,8 +68,8 @@ impl Waiting {
         }
     }
 
-    /// Strikes the watch with a fault. Returns false if that has no effect, because the watch is
-    /// about to end or already held.
+    /// Strikes the watch with a fault. Returns false if the fault has no effect, because the watch
+    /// is about to end or is already held.
     pub(super) fn meet(&self, fault: WatchFault, now_ns: i64) -> bool {
         let mut slot = self.lock();
         let is_free = match &slot.met {
@@ -93,7 +93,7 @@ impl Waiting {
     }
 }
 
-/// The time by which holds end.
+/// The current time, by which holds end.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct HoldTime {
     /// The cluster's monotonic time.
@@ -105,13 +105,13 @@ pub(crate) struct HoldTime {
 /// A period during which a fault holds a watch or an answer.
 #[derive(Debug)]
 pub(crate) struct Hold {
-    /// The end on the cluster's monotonic clock; `i64::MAX` for no end but a release.
+    /// The end in ns on the cluster's monotonic clock; `i64::MAX` if only a release ends the hold.
     pub(super) due_ns: i64,
     is_released: AtomicBool,
 }
 
 impl Hold {
-    /// Starts a hold for a time or, if `None`, until it is released.
+    /// Starts a hold that lasts for `time` or, if `None`, until it is released.
     pub(super) fn new(now_ns: i64, time: Option<Duration>) -> Arc<Hold> {
         let time_ns = time.map_or(i64::MAX, |time| {
             i64::try_from(time.as_nanos()).unwrap_or(i64::MAX)
@@ -123,7 +123,7 @@ impl Hold {
     }
 
     pub(super) fn release(&self) {
-        // Relaxed: ordered by the lock of the `Waiting` that is woken next.
+        // Relaxed: the lock of the `Waiting` that is woken next orders this store.
         self.is_released.store(true, Ordering::Relaxed);
     }
 
@@ -172,7 +172,7 @@ impl Held {
     }
 }
 
-/// Open watches and delayed answers. Some entries may have ended.
+/// The open watches and delayed answers. Entries of ended ones are removed later.
 #[derive(Debug, Default)]
 pub(crate) struct Watches(Mutex<Vec<Weak<Waiting>>>);
 

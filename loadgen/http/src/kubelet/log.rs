@@ -1,5 +1,5 @@
-//! Logs of simulated containers: the text of an annotation, or the server's log line, cut by the
-//! options of `kubectl logs`.
+//! Logs of simulated containers: the text of an annotation, or the server's log line, reduced by
+//! the options of `kubectl logs`.
 //!
 //! Source: `ValidatePodLogOptions` and `validateContainerLogStatus` of Kubernetes 1.36. A simulated
 //! container writes its whole log when it starts.
@@ -19,9 +19,9 @@ use crate::call::Call;
 use crate::query::Query;
 use crate::server::ApiServer;
 
-/// The annotation of a pod with the log of its containers.
+/// The pod annotation with the log of all of the pod's containers.
 pub(crate) const LOG: &str = "podstorm/log";
-/// Interval at which a followed log checks whether the container still runs.
+/// The interval at which a followed log checks whether the container still runs.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
 /// The options of a log request.
@@ -94,7 +94,7 @@ impl Options {
     }
 
     /// Returns the requested part of a log. `written` is the time at which all lines were written,
-    /// according to the status.
+    /// according to the status; `None` if the status does not have it.
     fn cut(&self, log: &str, written: Option<&str>, now: Now) -> String {
         let time = written.and_then(|text| Time::read(text).ok());
         let since = self.since.map(|since| match since {
@@ -129,11 +129,11 @@ impl Options {
 pub(super) struct Log {
     /// The requested part.
     pub(super) text: String,
-    /// When the instance started; `None` if the status does not have it.
+    /// The start time of the instance; `None` if the status does not have it.
     started: Option<String>,
 }
 
-/// Returns the log of a pod's container.
+/// Returns the log of a container.
 ///
 /// # Errors
 /// 400 if the container has not started, or if the previous instance is requested and there is
@@ -158,7 +158,7 @@ pub(super) fn read(
     Ok(Log { text, started })
 }
 
-/// Returns the status of a container, or null if the pod has none.
+/// Returns the status of a container, or null if the pod's status does not have it.
 fn status_of(pod: &Pod, container: &str) -> Value {
     let mut json = pod.to_json();
     let lists = [
@@ -209,7 +209,7 @@ fn instance(
         return Ok(started(state));
     }
     if let Some(started) = started(last) {
-        // The container waits for its next instance; the log is that of the last one.
+        // The container waits for its next instance, so the log is that of the last one.
         return Ok(Some(started));
     }
     let begins = format!("container \"{container}\" in pod \"{name}\" is waiting to start");
@@ -221,7 +221,7 @@ fn instance(
     }
 }
 
-/// A followed log: its text, then nothing until the instance of the container ends.
+/// The body of a followed log: the text, then nothing until the instance of the container ends.
 #[derive(Debug)]
 pub(super) struct LogBody {
     server: ApiServer,
@@ -258,7 +258,7 @@ impl LogBody {
 }
 
 impl Bits for LogBody {
-    /// Returns the text of the log once, then `None` when the container has ended.
+    /// Returns the text of the log once, then `None` when the instance of the container has ended.
     fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<NextPart> {
         if let Some(text) = self.text.take().filter(|text| !text.is_empty()) {
             return Poll::Ready(Ok(Some(text)));

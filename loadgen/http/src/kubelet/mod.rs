@@ -16,7 +16,7 @@ use crate::answer::{self, Body};
 use crate::call::Call;
 use crate::route::Target;
 
-/// The parameters of a log request that are forwarded.
+/// The parameters of a log request that are forwarded to the kubelet.
 const OF_LOG: [&str; 7] = [
     "follow",
     "limitBytes",
@@ -26,7 +26,7 @@ const OF_LOG: [&str; 7] = [
     "tailLines",
     "timestamps",
 ];
-/// The parameters of a stream, with their names at the kubelet.
+/// The parameters of a stream, each with its name at the kubelet.
 const OF_STREAM: [(&str, &str); 4] = [
     ("stderr", "error"),
     ("stdin", "input"),
@@ -37,12 +37,12 @@ const OF_STREAM: [(&str, &str); 4] = [
 /// The subresources that kubelets serve.
 pub(crate) const PARTS: [&str; 5] = ["attach", "exec", "log", "portforward", "proxy"];
 
-/// Serves a request for a kubelet.
+/// Serves a request that a kubelet would answer.
 ///
 /// # Errors
 /// 404 for a missing pod, node or service; 400 for an invalid container; 405; 500 if kubelets are
-/// unreachable; 501 for what a simulated container cannot do; 503 for a service, because no
-/// simulated pod serves requests.
+/// unreachable; 501 for a request that a simulated container cannot serve; 503 for a service,
+/// because no simulated pod serves requests.
 pub(crate) fn serve(call: &Call<'_>, target: &Target) -> Result<Response<Body>, ApiError> {
     match (target.subresource.as_str(), call.method.clone()) {
         ("log", Method::GET) => log(call, target),
@@ -57,7 +57,7 @@ fn log(call: &Call<'_>, target: &Target) -> Result<Response<Body>, ApiError> {
     let pod = call.cluster().get::<Pod>(&target.namespace, &target.name)?;
     let container = container(call, &pod)?;
     let Some(node) = pod.node_name.as_deref() else {
-        // An unscheduled pod has no kubelet that could return a log.
+        // A pod without a node has no kubelet that could return a log.
         return Ok(answer::nothing(StatusCode::NO_CONTENT));
     };
     check_node(call, node)?;
@@ -150,7 +150,7 @@ fn not_simulated(target: &Target) -> ApiError {
     ApiError::status(501, Reason::Other("NotImplemented".to_owned()), why)
 }
 
-/// Returns the URL path at a kubelet, with a query.
+/// Returns the path and the query of a URL at a kubelet.
 fn url<'a>(
     target: &Target,
     path: &str,

@@ -1,9 +1,9 @@
-//! `/podstorm/live`: a stream with one sample of the cluster's state per second; and the page at
+//! `/podstorm/live`: a stream with one sample of the cluster's state per second. Also the page at
 //! `/`, which draws the samples in a browser.
 //!
 //! Nothing runs in the background: the first stream that needs the sample of a second takes it, and
-//! the others send the same bytes. Without clients there is no cost. The stores are read while the
-//! samples are locked, never the other way round.
+//! the others send the same bytes. Without clients, there is no cost. The stores are read while the
+//! samples are locked; the samples are never locked while a store is.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -26,14 +26,15 @@ use crate::server::ApiServer;
 const EVENT_STREAM: HeaderValue = HeaderValue::from_static("text/event-stream");
 const HTML: HeaderValue = HeaderValue::from_static("text/html; charset=utf-8");
 
-/// Reports whether `/` is answered with the page: the client is a browser, and there is a page.
+/// Reports whether `/` is answered with the page: the client is a browser, and the server has a
+/// page.
 pub(crate) fn wants_page(server: &ApiServer, head: &Parts) -> bool {
     server.0.page.is_some()
         && [Method::GET, Method::HEAD].contains(&head.method)
         && media::prefers_html(&head.headers)
 }
 
-/// Returns the page.
+/// Returns the answer with the page.
 pub(crate) fn page(server: &ApiServer) -> Response<Body> {
     let page = server.0.page.clone().unwrap_or_default();
     let mut response = answer::respond(200, HTML, Body::whole(page));
@@ -61,7 +62,7 @@ pub(crate) fn stream(call: &Call<'_>) -> Result<Response<Body>, ApiError> {
     Ok(answer::respond(200, EVENT_STREAM, Body::endless(body)))
 }
 
-/// The body of a stream. A client that reads slowly gets fewer samples, not older ones.
+/// The body of a stream of samples. A client that reads slowly gets fewer samples, not older ones.
 #[derive(Debug)]
 struct LiveBody {
     server: ApiServer,

@@ -1,4 +1,4 @@
-//! The OpenAPI documents: one for each group version and each group, and the index of them.
+//! The OpenAPI documents: one for each group version and each group, and their index.
 
 use std::collections::BTreeSet;
 
@@ -58,8 +58,8 @@ fn path_of(of: &GroupVersion) -> String {
     }
 }
 
-/// Returns the tag by which clients cache a document. It changes with the document. For a group
-/// version it is a hash of the whole document, computed once until the kinds change.
+/// Returns the tag by which clients cache a document. It changes with the document. The tag of a
+/// group version is a hash of the whole document, computed once until the kinds change.
 fn tag_of(catalog: &Catalog, path: &str, subject: &Subject<'_>) -> String {
     match subject {
         Subject::GroupVersion(of) => {
@@ -85,7 +85,7 @@ fn fingerprint(bytes: &[u8]) -> u64 {
     })
 }
 
-/// A document of the index, with the tag in its URL.
+/// A document in the index, with the tag that its URL contains.
 pub(crate) struct Document<'a> {
     catalog: &'a Catalog,
     subject: Subject<'a>,
@@ -124,7 +124,8 @@ fn json_of(catalog: &Catalog, subject: &Subject<'_>) -> Value {
     }
 }
 
-/// Builds the v2 document from all v3 documents. Takes some 100 ms, so a catalog caches it.
+/// Builds the v2 document from all v3 documents. This takes about 100 ms, so a catalog caches the
+/// document.
 pub(crate) fn older(catalog: &Catalog) -> OlderOpenApi {
     let documents = subjects(catalog).map(|(_, subject)| json_of(catalog, &subject));
     let document = swagger::document(documents);

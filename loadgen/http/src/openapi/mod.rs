@@ -1,7 +1,7 @@
 //! OpenAPI documents, with which clients validate and explain objects.
 //!
-//! Schemas come from the server's [`schemas`](podstorm_apiserver::schemas), kinds and group
-//! versions from its catalog.
+//! The schemas come from [`schemas`](podstorm_apiserver::schemas), the kinds and group versions
+//! from the server's catalog.
 
 mod document;
 mod operations;

@@ -11,7 +11,8 @@ use super::{REFERENCE, schema_name, schema_name_of};
 use crate::catalog::{GroupVersion, subresources};
 use crate::unstored::{is_component_status, is_review};
 
-/// The query parameters: the operations that have one, its name, its type, and its description.
+/// The query parameters. Each row contains the operations that have the parameter, and its name,
+/// type and description.
 static PARAMETERS: LazyLock<Vec<[&str; 4]>> = LazyLock::new(|| {
     let lines = include_str!("parameters.txt").lines();
     let lines = lines.filter(|line| !line.starts_with('#'));
@@ -43,7 +44,7 @@ pub(super) fn kind_json(kind: Kind) -> Value {
     json!({"group": of.group, "version": of.version, "kind": kind.name()})
 }
 
-/// Returns the path item of a path outside the kinds.
+/// Returns the path item of a path that belongs to no kind.
 pub(super) fn alone(path: &str, schema: &str) -> Value {
     let words = path.split(['/', '.', '-']).filter(|word| !word.is_empty());
     let words: String = words.map(capital).collect();
@@ -121,8 +122,8 @@ struct Of<'a> {
 }
 
 impl Of<'_> {
-    /// Returns an operation. `what` names the target in its identifier, `schema` and `codes` are
-    /// those of its successful responses.
+    /// Returns an operation. `what` names the target in the operation's identifier; `schema` and
+    /// `codes` are those of its successful responses.
     fn operation(&self, action: &str, what: &str, schema: &str, codes: &[&str]) -> Value {
         let verb = match action {
             "deletecollection" => "delete",
@@ -141,7 +142,7 @@ impl Of<'_> {
         format!("{}{}", self.scope, self.name)
     }
 
-    /// Returns the parameters that all operations of a path share: those in the path and those of
+    /// Returns the parameters that all operations of a path share: those in the path, and those in
     /// the query.
     fn shared(&self, at: &str, more: &str) -> Value {
         let name = format!("name of the {}", self.name);

@@ -1,5 +1,5 @@
 //! OpenAPI v2: one document for all groups, for older clients, and for kubectl if it does not find
-//! a kind in v3. In JSON, and in the protobuf that kubectl requests.
+//! a kind in v3. The document is served as JSON, and as the protobuf that kubectl requests.
 //!
 //! Source: `kube-openapi`'s conversion of v3; `OpenAPIv2.proto` of gnostic.
 
@@ -12,7 +12,7 @@ use crate::protobuf::wire::Writer;
 const DEFINITION: &str = "#/definitions/";
 const METHODS: [&str; 5] = ["get", "put", "post", "delete", "patch"];
 
-/// Merges the v3 documents into a v2 document. O(their bytes).
+/// Merges the v3 documents into a v2 document. O(bytes).
 pub(super) fn document(documents: impl Iterator<Item = Value>) -> Value {
     let (mut paths, mut definitions) = (Map::new(), Map::new());
     for mut document in documents {
@@ -33,7 +33,7 @@ pub(super) fn document(documents: impl Iterator<Item = Value>) -> Value {
         "definitions": definitions})
 }
 
-/// Converts a schema to v2, where a reference with a description beside it needs no `allOf`.
+/// Converts a schema to v2, where a reference with a description needs no `allOf`.
 fn of_schema(schema: Value) -> Value {
     match schema {
         Value::Object(members) => {
@@ -134,7 +134,7 @@ fn of_operation(mut operation: Value) -> Value {
     operation
 }
 
-/// Encodes the document as protobuf. O(its bytes).
+/// Encodes the document as protobuf. O(bytes).
 pub(super) fn encode(document: &Value) -> Vec<u8> {
     let mut out = Writer::default();
     put_text(&mut out, 1, &document["swagger"]);
@@ -161,7 +161,7 @@ fn put_texts(out: &mut Writer, number: u32, texts: &Value) {
     }
 }
 
-/// Encodes the members of an object as messages of a name and a value.
+/// Encodes each member of an object as a message with a name and a value.
 fn put_named(out: &mut Writer, number: u32, members: &Value, put: fn(&mut Writer, &Value)) {
     for (name, value) in members.as_object().into_iter().flatten() {
         out.message(number, |out| {
@@ -271,7 +271,7 @@ fn put_parameter(out: &mut Writer, parameter: &Value) {
     }
     let is_query = parameter["in"] == "query";
     // The message of a query parameter has an additional field, `allowEmptyValue`, which shifts the
-    // numbers.
+    // numbers of the fields after it.
     let (place, kind, unique) = if is_query { (3, 6, 20) } else { (4, 5, 19) };
     out.message(1, |out| {
         out.message(2, |out| {

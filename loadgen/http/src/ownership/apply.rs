@@ -1,4 +1,4 @@
-//! Server-side apply: the result of a configuration, and its conflicts with other owners.
+//! Server-side apply: the result of applying a configuration, and conflicts with other owners.
 
 use std::collections::BTreeMap;
 
@@ -15,9 +15,9 @@ use super::{MANAGED, Writer, ignored, owners_of, plain, replicas_way, without_ow
 use crate::decode::{self, By, Form};
 use crate::{answer, view};
 
-/// The annotation with the last configuration of a client-side `kubectl apply`.
+/// The annotation with the last configuration that a client-side `kubectl apply` wrote.
 const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
-/// The manager that may take over fields from its client-side applies.
+/// The manager that may take over the fields of its client-side applies.
 const KUBECTL: &str = "kubectl";
 
 /// Formats an `apiVersion` as Go does, with a slash even if the group is empty.
@@ -30,7 +30,7 @@ impl Writer<'_> {
     /// Applies a configuration to the stored object, if there is one, and returns the result.
     ///
     /// # Errors
-    /// 500, as upstream, if the configuration does not fit its kind or its result is not a valid
+    /// 500, as in upstream, if the configuration does not fit its kind or its result is not a valid
     /// object; 409 if it changes fields of other managers.
     pub(crate) fn applied(
         &self,
@@ -107,7 +107,7 @@ impl Writer<'_> {
                 "the applied configuration is not an object",
             ));
         };
-        // Normalize to the stored form. Unknown members were rejected before.
+        // Normalize to the stored form. Unknown members have already been rejected.
         let mut read = decode::tree(members.into(), Form::Kind(self.kind), By::Conversion);
         let members = read.members();
         match read.wrong {
@@ -144,7 +144,7 @@ impl Writer<'_> {
     }
 }
 
-/// Checks a configuration against the schema of its kind.
+/// Checks the members of a configuration against the schema of its kind.
 ///
 /// # Errors
 /// 500 for a member of a wrong type, an unknown member, or repeated keys.
@@ -166,7 +166,7 @@ fn check_types(kind: Kind, config: &Value, of: Type<'_>) -> Result<(), ApiError>
     Err(answer::unclassified(why))
 }
 
-/// Returns the name of a configuration's object in messages.
+/// Returns the string that names a configuration's object in messages.
 fn identity(kind: Kind, config: &Value) -> String {
     let metadata = |member: &str| config["metadata"][member].as_str().unwrap_or("").to_owned();
     let (namespace, name) = (metadata("namespace"), metadata("name"));
@@ -174,8 +174,8 @@ fn identity(kind: Kind, config: &Value) -> String {
     format!("{namespace}/{name}; {version}, Kind={}", kind.name())
 }
 
-/// Returns a 409: an apply would change fields of other managers. It names as many fields as can be
-/// [listed](Listed).
+/// Returns a 409: an apply would change fields of other managers. The message names as many of the
+/// fields as can be [listed](Listed).
 fn conflict(conflicts: &[Conflict]) -> ApiError {
     let mut listed = Listed::default();
     let mut owners = Vec::new();
@@ -218,7 +218,7 @@ fn conflict(conflicts: &[Conflict]) -> ApiError {
     )
 }
 
-/// Returns the fields that a client-side `kubectl apply` has set and that have not changed since.
+/// Returns the fields that a client-side `kubectl apply` set and that have not changed since.
 fn allowed_conflicts(object: &Value, of: Type<'_>) -> FieldSet {
     let annotation = object["metadata"]["annotations"][LAST_APPLIED].as_str();
     let last = annotation.and_then(|text| serde_json::from_str::<Value>(text).ok());
@@ -231,7 +231,7 @@ fn allowed_conflicts(object: &Value, of: Type<'_>) -> FieldSet {
     })
 }
 
-/// Updates the annotation of client-side applies, if the object has one.
+/// Updates the annotation of client-side applies if the object has it.
 fn renew_last_applied(object: &mut Value, config: &Value) {
     let annotation = object
         .pointer_mut("/metadata/annotations")

@@ -1,6 +1,6 @@
 //! Server-side apply and field ownership: `metadata.managedFields` of every object that is written
-//! over HTTP or applied in process. Other in-process writes, as by controllers, neither own fields
-//! nor change their owners.
+//! over HTTP or applied in process. Other in-process writes, such as those of controllers, neither
+//! own fields nor change their owners.
 //!
 //! Source: <https://kubernetes.io/docs/reference/using-api/server-side-apply/>.
 
@@ -32,19 +32,20 @@ use crate::route::Target;
 use crate::texts::Texts;
 use crate::{patched, view};
 
-/// Maximum length of a field manager's name in bytes.
+/// The maximum length of a field manager's name in bytes.
 const MANAGER_MAX: usize = 128;
-/// The metadata's member with the owners.
+/// The member of the metadata that contains the owners.
 pub(crate) const MANAGED: &str = "managedFields";
 
-/// Returns the path of the member that `/scale` changes.
+/// Returns the path of the field that `/scale` changes.
 fn replicas_way(kind: Kind) -> Vec<&'static str> {
     let scale = kind.row().custom.and_then(|custom| custom.scale);
     let way = scale.and_then(|scale| scale.spec_replicas.members());
     way.unwrap_or_else(|| vec!["spec", "replicas"])
 }
 
-/// Returns the field manager of a request: `fieldManager`, or the first part of the user agent.
+/// Returns the field manager of a request: `fieldManager`, or the first part of the user agent if
+/// the parameter is absent.
 ///
 /// # Errors
 /// 422 if the name is too long or has unprintable characters.
@@ -82,15 +83,15 @@ fn is_printed(character: char) -> bool {
     !character.is_control() && (character == ' ' || !character.is_whitespace())
 }
 
-/// The field manager of a request, which the cluster calls for each write.
+/// The field manager of a request. The cluster calls it for each write.
 #[derive(Debug)]
 pub(crate) struct Writer<'a> {
     texts: &'a Texts,
     manager: String,
-    /// The kind in the request. For a view, that is another version of the stored kind.
+    /// The kind in the request, which may be a view, i.e. another version of the stored kind.
     kind: Kind,
     subresource: &'a str,
-    /// For an apply, the object contains its new owners already.
+    /// The operation. In an apply, the object already contains its new owners.
     operation: Operation,
     now: String,
     /// The paths of the fields that admission added.
@@ -101,15 +102,15 @@ pub(crate) struct Writer<'a> {
     is_strict: bool,
     /// The strict decoder's messages about a patch and its result.
     unknown: Mutex<Vec<String>>,
-    /// The generation of the object before the write, once it is known.
+    /// The generation of the object before the write; set when the write begins.
     generation: AtomicI64,
 }
 
-/// The generation for an object that did not exist.
+/// The generation before a write if the object did not exist.
 const NO_GENERATION: i64 = -1;
 
 impl<'a> Writer<'a> {
-    /// Returns the manager of a create, update or patch.
+    /// Returns the field manager of a create, update or patch.
     ///
     /// # Errors
     /// The same as [`manager`].
@@ -133,7 +134,7 @@ impl<'a> Writer<'a> {
         })
     }
 
-    /// Returns the manager of an apply.
+    /// Returns the field manager of an apply.
     ///
     /// # Errors
     /// The same as [`manager`].
@@ -163,8 +164,8 @@ impl<'a> Writer<'a> {
         Owner::new(self.operation, &self.manager, version, self.subresource)
     }
 
-    /// Records a scale: a changed number of replicas loses its owners, and an applier becomes its
-    /// owner.
+    /// Records a scale: if the number of replicas has changed, the field loses its owners, and an
+    /// applier becomes its owner.
     fn scaled(&self, old: &dyn Object, new: &mut dyn Object) {
         let way = replicas_way(self.kind);
         let replicas = |object: &dyn Object| {
@@ -230,7 +231,7 @@ impl FieldManager for Writer<'_> {
         let Value::Object(members) = document else {
             return Ok(());
         };
-        // Applied configurations are checked already.
+        // Applied configurations have already been checked.
         if self.operation == Operation::Apply {
             return Ok(());
         }
@@ -241,7 +242,8 @@ impl FieldManager for Writer<'_> {
 }
 
 impl Writer<'_> {
-    /// Keeps the times if an apply changes nothing, compared after defaulting.
+    /// Keeps the times of the owners if an apply changes nothing. Compares the objects after
+    /// defaulting.
     ///
     /// Source: `IgnoreManagedFieldsTimestampsTransformer` of Kubernetes' apiserver.
     fn keep_times(&self, old: &dyn Object, new: &mut dyn Object) {
@@ -261,12 +263,13 @@ impl Writer<'_> {
         }
     }
 
-    /// Records an update: the writer owns what differs from the stored object.
+    /// Records an update: the writer becomes the owner of the fields that differ from the stored
+    /// object.
     fn updated(&self, old: Option<&dyn Object>, new: &mut dyn Object) {
         let given = new.metadata().rest.get(MANAGED);
         let stored = old.and_then(owners_of);
         let given = match given {
-            // One empty entry asks to reset the owners.
+            // A single empty entry is a request to reset the owners.
             Some(Value::Array(entries)) if is_reset(&entries) && self.subresource.is_empty() => {
                 Some(Owners::default())
             }
@@ -279,7 +282,7 @@ impl Writer<'_> {
         set_owners(new, &Owners::default());
         let is_new = old.is_none();
         if owners.is_empty() && !is_new {
-            // Without owners so far, tracking starts at the first apply.
+            // The object has no owners yet: tracking starts at the first apply.
             return;
         }
         let mut ignored = ignored(self.kind, self.subresource);
@@ -304,8 +307,8 @@ impl Writer<'_> {
     }
 }
 
-/// Returns the object in the form for comparisons: without owners, with the members that Go writes
-/// even if they are empty.
+/// Returns the object in the form for comparisons: without owners, and with the members that Go
+/// writes even if they are empty.
 fn plain(object: Value, kind: Kind) -> Value {
     let mut object = without_owners(object);
     view::fill(kind, &mut object);
@@ -336,7 +339,7 @@ fn set_owners(object: &mut dyn Object, owners: &Owners) {
     };
 }
 
-/// Returns the fields that a request never writes, whatever its body contains.
+/// Returns the fields that a request never writes, even if its body contains them.
 ///
 /// Source: `GetResetFields` of the strategies in Kubernetes' `pkg/registry`.
 fn ignored(kind: Kind, subresource: &str) -> FieldSet {

@@ -1,4 +1,4 @@
-//! Owners of an object's fields: `metadata.managedFields`, and how writes change them.
+//! The owners of an object's fields, as in `metadata.managedFields`, and how writes change them.
 //!
 //! Source: `managedfields` of `k8s.io/apimachinery`, `merge` of
 //! `sigs.k8s.io/structured-merge-diff`.
@@ -13,9 +13,9 @@ use super::schema::Type;
 use super::set::{self, FieldSet};
 use super::walk::{self, Difference};
 
-/// Maximum number of owners by operations other than apply. The oldest are merged into one.
+/// The maximum number of owners whose operation is not apply. The oldest are merged into one.
 const UPDATERS_MAX: usize = 10;
-/// The owner into which the oldest are merged.
+/// The owner into which the oldest owners are merged.
 const ANCIENT: &str = "ancient-changes";
 /// The owner of the fields that existed before the first apply.
 const BEFORE_FIRST_APPLY: &str = "before-first-apply";
@@ -73,7 +73,7 @@ impl Owner {
         }
     }
 
-    /// Formats the owner as in messages about conflicts.
+    /// Formats the owner for messages about conflicts.
     fn shown(&self) -> String {
         let mut text = format!("{:?}", self.manager);
         if !self.subresource.is_empty() {
@@ -89,7 +89,7 @@ impl Owner {
 /// The fields of an owner.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Owned {
-    /// The version of the fields.
+    /// The `apiVersion` in which the fields were written.
     api_version: String,
     /// When the owner last acquired a field, in RFC 3339.
     time: Option<String>,
@@ -99,20 +99,20 @@ pub(super) struct Owned {
 /// Fields of another owner that an apply would change.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Conflict {
-    /// The owner, as messages name it.
+    /// The owner as messages name it.
     pub(super) owner: String,
     pub(super) fields: FieldSet,
 }
 
 /// The differences between a written object and the stored one, by version. Each version is
-/// compared once, regardless of how many owners have fields in it.
+/// compared only once, regardless of how many owners have fields in it.
 pub(super) struct Differences<'a> {
-    /// Returns `None` for a version that is not served.
+    /// Compares the objects in a version; `None` if the version is not served.
     compare: &'a dyn Fn(&str) -> Option<Difference>,
     known: RefCell<BTreeMap<String, Option<Rc<Compared>>>>,
 }
 
-/// A difference, with the set of added and changed fields.
+/// A difference, and the set of added and changed fields in it.
 pub(super) struct Compared {
     pub(super) difference: Difference,
     written: FieldSet,
@@ -229,13 +229,13 @@ impl Owners {
         untimed(self) == untimed(other)
     }
 
-    /// Returns the owners of this path or of a field below it.
+    /// Returns the owners of the field at this path or of any field below it.
     pub(super) fn of_path(&self, path: &[&str]) -> impl Iterator<Item = &Owner> {
         let reaches = |(_, owned): &(&Owner, &Owned)| owned.fields.reaches(path);
         self.0.iter().filter(reaches).map(|(owner, _)| owner)
     }
 
-    /// Removes a field from all its owners. An owner without fields is removed.
+    /// Removes a field from all its owners. An owner that has no other fields is removed.
     pub(super) fn release(&mut self, path: &[&str]) {
         let field = FieldSet::from_path(path);
         self.0.retain(|_, owned| {
@@ -273,8 +273,8 @@ impl Owners {
         self.merge_oldest();
     }
 
-    /// Takes the fields that the write changed or removed from all owners except `writer`. Changed
-    /// fields of other owners are conflicts unless `force` is set.
+    /// Takes the fields that the write changed or removed away from all owners except `writer`.
+    /// Changed fields of other owners are conflicts unless `force` is set.
     fn take_over(
         &mut self,
         writer: Option<&Owner>,
@@ -288,7 +288,7 @@ impl Owners {
                 left.insert(owner.clone(), owned.clone());
                 continue;
             }
-            // If the version is no longer served, its fields lose their owner.
+            // If the version is no longer served, the fields lose their owner.
             let Some(found) = at.at(&owned.api_version) else {
                 continue;
             };
@@ -360,7 +360,7 @@ pub(super) struct Application<'a> {
     pub(super) api_version: &'a str,
     pub(super) of: Type<'a>,
     pub(super) config: &'a Value,
-    /// The fields that this request never writes.
+    /// The fields that the request never writes.
     pub(super) ignored: &'a FieldSet,
     pub(super) force: bool,
     pub(super) now: &'a str,
@@ -368,8 +368,7 @@ pub(super) struct Application<'a> {
 
 impl Application<'_> {
     /// Applies the configuration to the stored object. Returns the result and its owners.
-    /// `difference` returns the difference between the stored object and another one in the form of
-    /// a version.
+    /// `difference` compares the stored object with another one in the form of a version.
     pub(super) fn apply(
         &self,
         stored: &Value,
@@ -425,7 +424,7 @@ impl Application<'_> {
 }
 
 impl Owners {
-    /// Returns the owners of an object that was never applied: all its fields existed before.
+    /// Returns the owners of an object that was never applied: one owner has all its fields.
     pub(super) fn before_first_apply(fields: &FieldSet, api_version: &str, now: &str) -> Owners {
         let owner = Owner::new(Operation::Update, BEFORE_FIRST_APPLY, api_version, "");
         let owned = Owned {

@@ -1,4 +1,4 @@
-//! Types of fields from the schemas: how lists and maps are merged, and how their parts are owned.
+//! Types of fields, from the schemas: how lists and maps are merged, and how their parts are owned.
 
 use podstorm_apiserver::schemas::{referred, schema_of_kind};
 use podstorm_objects::Kind;
@@ -15,7 +15,7 @@ pub(super) struct Type<'a> {
     schema: &'a Value,
 }
 
-/// The granularity of ownership of a value's parts.
+/// The granularity with which the parts of a value are owned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Form {
     /// The value as a whole.
@@ -28,10 +28,10 @@ pub(super) enum Form {
     Set,
 }
 
-/// The schema of values without one.
+/// The schema of values that have no schema.
 static ANY: Value = Value::Null;
 
-/// Returns the schema of a kind's objects, or one that accepts anything.
+/// Returns the schema of a kind's objects; if there is none, a schema that accepts anything.
 pub(super) fn schema_of(kind: Kind) -> Schema {
     schema_of_kind(kind).unwrap_or(Schema::Known(&ANY))
 }
@@ -64,13 +64,13 @@ impl<'a> Type<'a> {
         self.schema["x-kubernetes-int-or-string"] == true
     }
 
-    /// Reports whether the value is a quantity, which may be written as a number.
+    /// Reports whether the value is a quantity, which may also be written as a number.
     pub(super) fn is_quantity(&self) -> bool {
         referred(self.property).is_some_and(|(name, _)| name.ends_with(".Quantity"))
     }
 
-    /// Returns the granularity of ownership of a value. Objects without described members are
-    /// atomic.
+    /// Returns the granularity with which the parts of a value are owned. An object whose members
+    /// are not described is atomic.
     pub(super) fn form(&self, value: &Value) -> Form {
         let extension = |name| self.extension(name).and_then(Value::as_str);
         match self.json_type() {
@@ -94,7 +94,7 @@ impl<'a> Type<'a> {
         }
     }
 
-    /// Reports whether members are accepted that the schema does not name.
+    /// Reports whether a value may have members that the schema does not name.
     fn keeps_unknown(&self) -> bool {
         self.extension("x-kubernetes-preserve-unknown-fields") == Some(&Value::Bool(true))
             || std::ptr::eq(self.schema, &ANY)
@@ -111,7 +111,7 @@ impl<'a> Type<'a> {
         self.schema.get("properties").is_some()
     }
 
-    /// Returns the type of a member, or `None` if it is not declared.
+    /// Returns the type of a member; `None` if the type does not allow the member.
     pub(super) fn member(&self, name: &str) -> Option<Type<'a>> {
         let declared = self.schema.get("properties").and_then(|all| all.get(name));
         let declared = declared.or_else(|| {
@@ -127,7 +127,7 @@ impl<'a> Type<'a> {
         Type::new(self.schema.get("items").unwrap_or(&ANY))
     }
 
-    /// Returns the type of the value at a step.
+    /// Returns the type of the value at a step; `None` if the type does not allow the step.
     pub(super) fn at(&self, step: &str) -> Option<Type<'a>> {
         match step.strip_prefix("f:") {
             Some(name) => self.member(name),
@@ -135,7 +135,7 @@ impl<'a> Type<'a> {
         }
     }
 
-    /// Returns the step to an entry of a list that is not atomic.
+    /// Returns the step to an entry of a list, which must not be atomic.
     pub(super) fn step_to(&self, form: Form, item: &Value) -> set::PathElement {
         if form != Form::Keyed {
             return set::value(item);

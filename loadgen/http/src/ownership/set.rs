@@ -1,4 +1,4 @@
-//! Sets of an object's fields, and their form in `metadata.managedFields`, FieldsV1.
+//! Sets of an object's fields, and their form in `metadata.managedFields`: FieldsV1.
 //!
 //! Source: `fieldpath` of `sigs.k8s.io/structured-merge-diff`.
 
@@ -13,8 +13,8 @@ use super::schema::Type;
 /// The member of a FieldsV1 node that marks the node itself as a member of the set.
 const SELF: &str = ".";
 
-/// A step of a path as in FieldsV1: `f:` and a member's name, `k:` and the keys of a list's entry,
-/// `v:` and an entry of a list of values, or `i:` and an index.
+/// A step of a path, as in FieldsV1: `f:` and the name of a member, `k:` and the keys of a list
+/// entry, `v:` and the value of a list entry, or `i:` and an index.
 pub(crate) type PathElement = String;
 
 /// Returns the step to a member.
@@ -22,7 +22,7 @@ pub(crate) fn member(name: &str) -> PathElement {
     format!("f:{name}")
 }
 
-/// Returns the step to the entry with these keys, which must be sorted by name.
+/// Returns the step to the list entry with these keys, which must be sorted by name.
 pub(crate) fn entry(keys: Map<String, Value>) -> PathElement {
     format!("k:{}", Value::Object(keys))
 }
@@ -32,7 +32,7 @@ pub(super) fn value(value: &Value) -> PathElement {
     format!("v:{value}")
 }
 
-/// Formats a step as in messages: `.replicas`, `[name="a"]`, `[="a"]`, `[0]`.
+/// Formats a step for messages: `.replicas`, `[name="a"]`, `[="a"]`, `[0]`.
 pub(super) fn shown(step: &str) -> String {
     let rest = step.get(2..).unwrap_or("");
     match step.get(..2) {
@@ -76,7 +76,7 @@ impl FieldSet {
         set
     }
 
-    /// Adds a field. Ignores the empty path, since the root is not a field.
+    /// Adds a field. Ignores the empty path, because the root is not a field.
     pub(super) fn insert(&mut self, path: &[PathElement]) {
         if let Some((last, before)) = path.split_last() {
             let mut at = self;
@@ -87,7 +87,7 @@ impl FieldSet {
         }
     }
 
-    /// Adds a step with the fields below it, unless that adds no field.
+    /// Adds a step with the fields below it. Does nothing if the result would contain no field.
     pub(super) fn put(&mut self, step: &str, is_member: bool, below: FieldSet) {
         if is_member || !below.is_empty() {
             self.0.insert(step.to_owned(), Node { is_member, below });
@@ -141,7 +141,7 @@ impl FieldSet {
     }
 
     /// Returns the fields that are not in the other set. Fields below a field of the other set
-    /// stay.
+    /// remain.
     pub(super) fn without(&self, other: &FieldSet) -> FieldSet {
         self.combine(other, |own, other| match other {
             None => own.clone(),
@@ -172,8 +172,8 @@ impl FieldSet {
         FieldSet(self.0.iter().filter_map(changed).collect())
     }
 
-    /// Adds every struct member above a field of the set, but no list entries and no keys of maps.
-    /// So removing the set leaves no empty structs behind.
+    /// Adds every struct member above a field of the set, but no list entries and no keys of maps,
+    /// so that removing the set leaves no empty structs.
     pub(super) fn with_structs(&self, of: Type<'_>) -> FieldSet {
         let extended = self.0.iter().map(|(step, node)| {
             let name = step.strip_prefix("f:");
@@ -188,8 +188,8 @@ impl FieldSet {
         FieldSet(extended.collect())
     }
 
-    /// Lists the path of each field as in messages, until the list is full. The fields of a level
-    /// come before those below them.
+    /// Lists the path of each field as in messages, until the list is full. The fields of each
+    /// level come before those below them.
     pub(super) fn list_paths(&self, listed: &mut Listed) {
         self.paths_from(&mut String::new(), listed);
     }
@@ -262,7 +262,7 @@ pub(super) fn write_text(text: &str, out: &mut String) {
     }
 }
 
-/// Normalizes the JSON in a step that a client wrote. `None` if it is invalid.
+/// Normalizes the JSON in a step from a client. `None` if the step is invalid.
 fn canonical(step: &str) -> Option<PathElement> {
     let rest = step.get(2..)?;
     match step.get(..2)? {

@@ -69,7 +69,7 @@ impl Difference {
         self.added.is_empty() && self.changed.is_empty() && self.removed.is_empty()
     }
 
-    /// Removes these fields and all below them from the difference.
+    /// Removes these fields and all fields below them from the difference.
     pub(super) fn ignoring(self, ignored: &FieldSet) -> Difference {
         Difference {
             added: self.added.without_all(ignored),
@@ -98,7 +98,7 @@ impl Difference {
             Form::Map => below.compare_members(old, new, of),
             _ => below.compare_entries(old, new, of, form),
         }
-        // A value with parts changes only in its parts.
+        // A value with parts changes only through its parts.
         let own = match own {
             Own::Changed => Own::Same,
             own => own,
@@ -149,7 +149,7 @@ impl Difference {
                     let new = new.and_then(|items| items.first().copied());
                     Difference::compare(old, new, of.item())
                 }
-                // Entries with equal keys cannot be told apart, so they are compared as a whole.
+                // Entries with equal keys cannot be distinguished, so compare them as a whole.
                 false => Change {
                     below: Difference::default(),
                     own: Own::compare(&old, &new),
@@ -235,7 +235,7 @@ pub(super) fn merged(stored: &Value, config: &Value, of: Type<'_>) -> Value {
         (form @ (Form::Keyed | Form::Set), Value::Array(stored), Value::Array(config)) => {
             Value::Array(merged_lists(stored, config, of, form))
         }
-        // A null claims the field, but not what is below it.
+        // A null claims the field, but not the fields below it.
         (Form::Map | Form::Keyed | Form::Set, stored, Value::Null) if has_parts(stored) => {
             stored.clone()
         }
@@ -243,8 +243,8 @@ pub(super) fn merged(stored: &Value, config: &Value, of: Type<'_>) -> Value {
     }
 }
 
-/// Merges two lists. Entries of both lists come in the order of the configuration; the others keep
-/// their position in the stored list.
+/// Merges two lists. Entries that are in both lists have the order of the configuration; the others
+/// keep their position in the stored list.
 fn merged_lists(stored: &[Value], config: &[Value], of: Type<'_>, form: Form) -> Vec<Value> {
     let step = |item: &Value| of.step_to(form, item);
     let stored: Vec<(PathElement, &Value)> = stored.iter().map(|item| (step(item), item)).collect();
@@ -268,7 +268,8 @@ fn merged_lists(stored: &[Value], config: &[Value], of: Type<'_>, form: Form) ->
                 out.push((*item).clone());
                 left.next();
             }
-            // An entry of both lists out of turn: it comes at its position in the configuration.
+            // The entry is in both lists, but out of order: emit it at its position in the
+            // configuration.
             (Some((step, _)), _) if shared.peek() != Some(&step) => {
                 left.next();
             }
@@ -291,7 +292,7 @@ fn merged_lists(stored: &[Value], config: &[Value], of: Type<'_>, form: Form) ->
     }
 }
 
-/// Returns the value without these fields and all below them; null if nothing is left.
+/// Returns the value without these fields and all fields below them; null if nothing remains.
 pub(super) fn removed(value: &Value, fields: &FieldSet, of: Type<'_>) -> Value {
     let left: Value = match (of.form(value), value) {
         (Form::Map, Value::Object(members)) => {
@@ -326,7 +327,7 @@ fn keep(value: &Value, step: &str, fields: &FieldSet, of: Option<Type<'_>>) -> O
     })
 }
 
-/// Returns the type errors of a configuration in upstream's words, as many as can be
+/// Returns the type errors of a configuration in upstream's words: as many as can be
 /// [listed](Listed).
 pub(super) fn problems(config: &Value, of: Type<'_>) -> Vec<String> {
     let mut found = Listed::default();
@@ -334,7 +335,7 @@ pub(super) fn problems(config: &Value, of: Type<'_>) -> Vec<String> {
     found.into_vec()
 }
 
-/// Formats a path as in messages: `.spec.containers[name="a"]`, empty for the root.
+/// Formats a path for messages: `.spec.containers[name="a"]`; empty for the root.
 fn place(path: &Path<'_>) -> String {
     match path.is_root() {
         true => String::new(),

@@ -1,9 +1,9 @@
-//! Scales, ticks and paths: converts numbers to the parts of an SVG and its labels.
+//! Scales, ticks and paths: converts numbers to the parts of an SVG chart and its labels.
 //!
-//! Coordinates lie in a square of [`SIDE`] that the page stretches over the chart, with 0 at the
-//! top. Labels are positioned next to it in percent, so that text keeps its size on every screen.
-//! Shapes have classes instead of colours, so that the page follows the reader's light or dark
-//! mode.
+//! Coordinates lie in a square with sides of length [`SIDE`], which the page stretches over the
+//! chart, with 0 at the top. Labels are positioned beside the drawing in percent, so that text
+//! keeps its size on every screen. Shapes have classes instead of colours, so that the page follows
+//! the reader's light or dark mode.
 
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -12,17 +12,17 @@ use crate::report::page::{coordinate, round_step, steps_to};
 use crate::result::{Bucket, Quantiles};
 use crate::units::{count_for_people, number_for_people, seconds_for_people, three_digits};
 
-/// Width and height of a drawing.
+/// The width and the height of a drawing.
 const SIDE: f64 = 1000.0;
 
-/// Approximate number of ticks on a vertical and on a horizontal axis.
+/// The approximate number of ticks on a vertical or a horizontal axis.
 const TICKS: f64 = 5.0;
 const TICKS_ALONG: f64 = 7.0;
 
-/// A label on an axis.
+/// A labelled tick on an axis.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(super) struct Tick {
-    /// Position on the axis, in percent from its beginning.
+    /// The position on the axis, in percent from its beginning.
     pub(super) at: f64,
     pub(super) label: String,
 }
@@ -32,7 +32,7 @@ pub(super) struct Tick {
 pub(super) struct Axis {
     pub(super) title: String,
     pub(super) ticks: Vec<Tick>,
-    /// The value at its end.
+    /// The value at the end of the axis.
     #[serde(skip)]
     end: f64,
 }
@@ -65,8 +65,8 @@ fn ticks(end: f64, step: f64, label: impl Fn(f64) -> String) -> Vec<Tick> {
     (0..=count).map(tick).collect()
 }
 
-/// Returns an axis that ends at a round number above `max`. Its ticks are whole numbers if
-/// `is_whole` is set.
+/// Returns an axis that ends at a round number of at least `max`. If `is_whole` is set, its ticks
+/// are integers.
 pub(super) fn axis(max: f64, is_whole: bool, title: &str) -> Axis {
     let least = if is_whole { 1.0 } else { 0.0 };
     let step = round_step(max, TICKS).max(least);
@@ -78,7 +78,7 @@ pub(super) fn axis(max: f64, is_whole: bool, title: &str) -> Axis {
     }
 }
 
-/// Returns the horizontal axis of the charts: time, or the writes to the server if no time passes.
+/// Returns the horizontal axis of the charts: time or, if no time passes, the writes to the server.
 pub(super) fn along(end: f64, timeless: bool) -> Axis {
     match timeless {
         false => time_axis(end),
@@ -90,7 +90,7 @@ pub(super) fn along(end: f64, timeless: bool) -> Axis {
     }
 }
 
-/// Returns an axis of time that ends with the run.
+/// Returns a time axis that ends with the run.
 fn time_axis(end_seconds: f64) -> Axis {
     let units = [
         (1e-6, 1e-3, "µs"),
@@ -118,7 +118,7 @@ pub(super) fn short_count(value: f64) -> String {
     }
 }
 
-/// Returns a path of values, each of which holds until the next.
+/// Returns the path of a step function: each value holds until the next.
 pub(super) fn steps(x: &Axis, y: &Axis, along: &[f64], values: &[f64]) -> String {
     let mut path = String::new();
     let mut last = None;
@@ -136,8 +136,8 @@ pub(super) fn steps(x: &Axis, y: &Axis, along: &[f64], values: &[f64]) -> String
     path
 }
 
-/// Returns the rate of a counter per unit of `along`, over equal intervals: the ends of the
-/// intervals, and the rate in each.
+/// Returns the rate of a counter per unit of `along`, over `intervals` equal intervals: the bounds
+/// of the intervals, and the rate from each bound on. Both are empty if no time passes.
 pub(super) fn rates(along: &[f64], counter: &[u64], intervals: usize) -> (Vec<f64>, Vec<f64>) {
     let (Some(&end), Some(&first)) = (along.last(), counter.first()) else {
         return (Vec::new(), Vec::new());
@@ -160,15 +160,15 @@ pub(super) fn rates(along: &[f64], counter: &[u64], intervals: usize) -> (Vec<f6
         before = counter[seen];
         ends.push(until);
     }
-    // The last rate extends to the end.
+    // Repeat the last rate, so that it extends to the end.
     rates.push(rates.last().copied().unwrap_or(0.0));
     (ends, rates)
 }
 
-/// Returns the chart of a distribution: bars over buckets whose bounds grow by a constant factor,
-/// so all bars have the same width and the axis is logarithmic; axes; and marks, vertical lines
-/// with names. The name of a mark is placed before it if there is no space after it. `None` for
-/// fewer than two buckets.
+/// Returns the chart of a distribution: bars, axes, and marks, which are vertical lines with names.
+/// The bounds of the buckets grow by a constant factor, so all bars have the same width and the
+/// axis is logarithmic. The name of a mark is placed to its left if there is no space to its right.
+/// `None` for fewer than two buckets.
 pub(super) fn distribution(buckets: &[Bucket], quantiles: &Quantiles) -> Option<Value> {
     let buckets = &without_gap(buckets)[..];
     if buckets.len() < 2 {
@@ -214,8 +214,8 @@ fn range(bucket: &Bucket) -> String {
     format!("{} to {}", seconds_for_people(from), seconds_for_people(to))
 }
 
-/// Returns the buckets without the decades between zero, which is the first bucket, and the
-/// smallest duration: the zero bucket is then adjacent to the others.
+/// Returns the buckets without the empty ones between the first, if this is the bucket of zero, and
+/// the smallest duration: the two are then adjacent.
 fn without_gap(buckets: &[Bucket]) -> Vec<Bucket> {
     let mut shown = buckets.to_vec();
     let used = shown.iter().skip(1).position(|bucket| bucket.count > 0);
@@ -229,7 +229,8 @@ fn without_gap(buckets: &[Bucket]) -> Vec<Bucket> {
     shown
 }
 
-/// Returns the position of a value among the buckets, in percent of their width.
+/// Returns the position of a value on the axis of the buckets, in percent; `None` beyond the last
+/// bucket.
 fn place_in(buckets: &[Bucket], seconds: f64) -> Option<f64> {
     let index = buckets.iter().position(|bucket| seconds <= bucket.up_to)?;
     let bucket = buckets[index];
@@ -240,15 +241,16 @@ fn place_in(buckets: &[Bucket], seconds: f64) -> Option<f64> {
     Some((index as f64 + within) / buckets.len() as f64 * 100.0)
 }
 
-/// Up to here a duration counts as zero, in seconds: the smallest bucket of the queue's metric.
+/// The duration up to which a value counts as zero, in seconds: the smallest bucket of the queue's
+/// metric.
 const NO_TIME: f64 = 1e-8;
 
-/// Returns at most six bounds, preferably powers of ten.
+/// Returns at most about six bounds as ticks, preferably powers of ten.
 fn bounds_as_ticks(buckets: &[Bucket]) -> Vec<Tick> {
     let count = buckets.len();
     let mut bounds: Vec<f64> = buckets.iter().map(|bucket| bucket.above).collect();
     bounds.extend(buckets.last().map(|bucket| bucket.up_to));
-    // The bounds of the zero bucket are not on the scale.
+    // Skip the bounds of the zero bucket, which are not on the scale.
     let zero = usize::from(buckets.len() > 1 && buckets[0].up_to < buckets[1].above) * 2;
     let is_decade = |seconds: f64| {
         let power = seconds.log10();

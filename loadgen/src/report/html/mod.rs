@@ -1,5 +1,5 @@
-//! `--report`: a run as one self-contained page that needs no network and is complete without
-//! scripts.
+//! `--report`: a run as one self-contained HTML page that requires no network and is complete
+//! without scripts.
 
 mod charts;
 mod tables;
@@ -18,30 +18,31 @@ use crate::report::{brake, page};
 use crate::result::{Alternative, Bucket, Phase, Quantiles, RunResult};
 use crate::units::{count_for_people as count, counted, number_for_people, seconds_for_people};
 
-/// Number of intervals for which the rate of API calls is drawn.
+/// The number of intervals in the chart of the rate of API calls.
 const RATE_INTERVALS: usize = 120;
 
-/// The content of the page.
+/// The data for the page.
 #[derive(Clone, Copy, Debug)]
 pub struct Report<'a> {
     /// The result of the run.
     pub result: &'a RunResult,
     /// The command that repeats the run.
     pub command: &'a str,
-    /// Names and values of the settings.
+    /// The names and values of the settings.
     pub settings: &'a [(String, String)],
 }
 
-/// Writes the page. O(samples + buckets): its size does not depend on the size of the cluster.
+/// Writes the page. O(samples + buckets): the size of the page does not depend on the size of the
+/// cluster.
 ///
 /// # Errors
-/// The writer fails.
+/// Writing to `out` fails.
 pub fn write(out: &mut dyn Write, report: &Report<'_>) -> io::Result<()> {
     let page = page::render(include_str!("page.html"), values(report));
     out.write_all(page.as_bytes())
 }
 
-/// Renders the values of the template.
+/// Computes the values for the template.
 fn values(report: &Report<'_>) -> Html {
     let (result, series) = (report.result, &report.result.series);
     let timeless = result.elapsed_seconds <= 0.0;
@@ -102,7 +103,7 @@ fn verdict(result: &RunResult) -> String {
     }
 }
 
-/// Returns the numbers at the top of the page.
+/// Returns the tiles with the main numbers at the top of the page.
 fn tiles(result: &RunResult) -> Vec<Value> {
     let (pods, size) = (&result.pods, &result.settings.size);
     let (calls, syncs): (u64, u64) = (result.api_calls.values().sum(), result.syncs.values().sum());
@@ -136,18 +137,18 @@ fn tiles(result: &RunResult) -> Vec<Value> {
     tiles
 }
 
-/// Formats a duration.
+/// Formats a duration for the page.
 fn time(seconds: f64) -> String {
     Unit::Seconds.for_people(seconds)
 }
 
-/// Returns the phases as bands behind the charts.
+/// Returns the phases as bands in the background of the charts.
 fn bands(result: &RunResult, x: &Axis, places: &[f64], timeless: bool) -> Vec<Value> {
     let series = &result.series;
     let mut from = 0.0;
     let band = |(number, phase): (usize, &Phase)| {
         let next = result.phases.get(number + 1);
-        // If no time passes, a phase ends at the first sample of the next one.
+        // If no time passes, a phase ends at the first sample of the next phase.
         let sample = || series.phase.iter().position(|of| *of > number);
         let until = match (next, timeless) {
             (Some(next), false) => x.percent(next.began_seconds),
@@ -162,7 +163,7 @@ fn bands(result: &RunResult, x: &Axis, places: &[f64], timeless: bool) -> Vec<Va
     result.phases.iter().enumerate().map(band).collect()
 }
 
-/// Returns the charts over the time of the run. `column` of a line is the data for the readout.
+/// Returns the charts over the time of the run. A line's `column` names its data for the readout.
 fn line_charts(result: &RunResult, x: &Axis, places: &[f64], timeless: bool) -> Vec<Value> {
     let series = &result.series;
     let chart = |id, title, about: &str, unit, lines: &[(&str, &str, &str, &[u64])]| {
@@ -218,8 +219,8 @@ fn line_charts(result: &RunResult, x: &Axis, places: &[f64], timeless: bool) -> 
     vec![pods, queue, calls]
 }
 
-/// Returns the distributions: a chart or the reason why there is none (`instead`), statistics, and
-/// those of each phase.
+/// Returns the distributions, each with its chart, or the reason why there is none (`instead`), its
+/// statistics, and the distribution for each phase.
 fn latencies(result: &RunResult) -> Vec<Value> {
     let histograms = &result.histograms;
     type Of = fn(&Phase) -> &Quantiles;
@@ -241,7 +242,7 @@ fn latencies(result: &RunResult) -> Vec<Value> {
         let phases: Vec<(&str, bool, Vec<String>)> = measured
             .map(|phase| (&*phase.name, phase.set_up, statistics(of(phase)).collect()))
             .collect();
-        // A single phase equals the whole run.
+        // The distribution of a single phase equals that of the whole run.
         let is_alone = matches!(phases[..], [(_, false, _)]);
         json!({
             "id": id,
@@ -290,7 +291,7 @@ fn latencies(result: &RunResult) -> Vec<Value> {
     ]
 }
 
-/// Returns the data for the readout of the charts, escaped for a script element.
+/// Returns the data for the readout of the charts as JSON, escaped for a script element.
 fn data(result: &RunResult, places: &[f64], timeless: bool) -> String {
     let series = &result.series;
     let names: Vec<&str> = result.phases.iter().map(|phase| &*phase.name).collect();

@@ -1,4 +1,4 @@
-//! The tables of the page: the texts of their cells.
+//! The tables of the page: the text of their cells.
 
 use std::collections::BTreeMap;
 
@@ -10,12 +10,12 @@ use crate::units::{
     bytes_for_people, count_for_people as count, number_for_people, seconds_for_people,
 };
 
-/// Rows of the slowest ReplicaSets: name, time, width of the bar in percent, phase, whether it
-/// converged.
+/// Returns the rows for the slowest ReplicaSets: name, time, width of the bar in percent, phase,
+/// and whether the ReplicaSet converged.
 pub(super) fn slowest(result: &RunResult) -> Vec<(String, String, f64, String, bool)> {
     let all = result.slowest_workloads.iter();
     let most = all.clone().map(|one| one.seconds).fold(0.0, f64::max);
-    // Nothing is slowest if nothing took time.
+    // Omit convergences that took no time.
     let all = all.filter(|one| one.seconds > 1e-9 || !one.converged);
     let row = |one: &SlowWorkload| {
         (
@@ -29,7 +29,8 @@ pub(super) fn slowest(result: &RunResult) -> Vec<(String, String, f64, String, b
     all.map(row).collect()
 }
 
-/// Rows of the phases: name, time, created, deleted, rate, excess, whether the phase is done.
+/// Returns the rows for the phases: name; time, created, deleted, rate, excess; and whether the
+/// phase is done.
 pub(super) fn phases(result: &RunResult) -> Vec<(String, [String; 5], bool)> {
     let row = |phase: &Phase| {
         let moved = phase.pods_created + phase.pods_deleted;
@@ -50,7 +51,7 @@ pub(super) fn phases(result: &RunResult) -> Vec<(String, [String; 5], bool)> {
     result.phases.iter().map(row).collect()
 }
 
-/// Rows of wasted work: description, count, whether the count is above zero.
+/// Returns the rows for wasted work: description, count, and whether the count is above zero.
 pub(super) fn wasted(result: &RunResult) -> [(&'static str, String, bool); 6] {
     let wasted = &result.wasted_work;
     [
@@ -79,8 +80,7 @@ pub(super) fn wasted(result: &RunResult) -> [(&'static str, String, bool); 6] {
     .map(|(name, number)| (name, count(number), number > 0))
 }
 
-/// Builds tables of two columns, each with title, headings and rows. Tables without rows are left
-/// out.
+/// Builds tables of two columns, each with title, headings and rows. Omits tables without rows.
 fn tables<const N: usize>(all: [(&str, &str, &str, Value); N]) -> Vec<Value> {
     let some = all.into_iter().filter(|(.., rows)| *rows != json!([]));
     some.map(|(title, left, right, rows)| {
@@ -113,7 +113,7 @@ pub(super) fn work_tables(result: &RunResult) -> Vec<Value> {
     ])
 }
 
-/// Returns the total waits of pods, calls and keys, without zeros.
+/// Returns the total waits of pods, calls and keys, omitting zeros.
 fn waits(waits: &Waits) -> Value {
     let all = [
         ("pods for a place on a node", waits.place_seconds),
@@ -132,7 +132,7 @@ fn event_writer(writer: &EventWriterCounts) -> Value {
     counts(&all.map(|(name, count)| (name.to_owned(), count)).into())
 }
 
-/// Returns the initial states of pods from files.
+/// Returns the number of pods from files in each initial state.
 fn pods_of_input(result: &RunResult) -> BTreeMap<String, u64> {
     let pods = result.input.pods;
     let all = [
@@ -155,7 +155,7 @@ pub(super) fn settings_tables(result: &RunResult, settings: &[(String, String)])
 
 fn counts(table: &BTreeMap<String, u64>) -> Value {
     let mut rows: Vec<(&String, &u64)> = table.iter().filter(|(_, number)| **number > 0).collect();
-    // The sort is stable: equal counts stay in name order.
+    // The sort is stable: entries with equal counts stay in the order of their names.
     rows.sort_by(|a, b| b.1.cmp(a.1));
     let rows = rows.iter().map(|(name, number)| (name, count(**number)));
     json!(rows.collect::<Vec<_>>())

@@ -1,4 +1,4 @@
-//! The page without a browser: it is complete and self-contained and reports what the run did.
+//! Tests of the page without a browser: it is complete and self-contained, and shows the run.
 
 use super::*;
 use crate::report::tests::{assert_sound, result};

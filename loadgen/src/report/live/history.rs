@@ -1,35 +1,35 @@
-//! The view's record of a run: a bounded number of samples of the whole run, and all recent ones
-//! for rates and the time left. Times are seconds of real time since the start.
+//! The view's record of a run: a limited number of samples of the whole run, and all recent ones
+//! for rates and the remaining time. Times are in seconds of real time since the start.
 
 use std::collections::VecDeque;
 
 use crate::run::Progress;
 
-/// The maximum number of samples; above the width of a wide terminal.
+/// The maximum number of samples: more than the columns of a wide terminal.
 const SAMPLES_MAX: usize = 512;
 
-/// The period of a rate, in seconds.
+/// The period over which a rate is computed, in seconds.
 const RATE_SECONDS: f64 = 2.0;
 
-/// The period for the time left, in seconds; long enough to avoid jumps.
+/// The period for estimating the remaining time, in seconds: long enough to avoid jumps.
 const PACE_SECONDS: f64 = 10.0;
 
-/// The state of the run at one time.
+/// The state of the run at one moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Sample {
     pub(super) at: f64,
     pub(super) pods: u64,
     pub(super) ready: u64,
     pub(super) desired: u64,
-    /// Waiting keys: the maximum since the previous sample.
+    /// The number of waiting keys: the maximum since the previous sample.
     pub(super) queue: u64,
-    /// Pods created and removed since the start.
+    /// The number of pods created and removed since the start.
     pub(super) changes: u64,
-    /// API calls since the start.
+    /// The number of API calls since the start.
     pub(super) calls: u64,
 }
 
-/// The progress of a phase at one time.
+/// The progress of a phase at one moment.
 #[derive(Clone, Copy, Debug)]
 struct Point {
     at: f64,
@@ -46,7 +46,7 @@ pub(super) struct Phase {
     pub(super) index: usize,
     pub(super) count: usize,
     pub(super) done: u64,
-    /// 0 while it is unknown.
+    /// The number of pods of the phase's target; 0 while it is unknown.
     pub(super) total: u64,
     pub(super) began_at: f64,
 }
@@ -54,20 +54,20 @@ pub(super) struct Phase {
 /// The record of the whole run.
 #[derive(Clone, Debug, Default)]
 pub(super) struct History {
-    /// In time order; the last one is the present.
+    /// The samples in order of time; the last one is the present.
     pub(super) samples: Vec<Sample>,
-    /// Minimum seconds between two samples, except before the last one.
+    /// The minimum time between two samples, in seconds. The last sample may be closer.
     every: f64,
     recent: VecDeque<Point>,
     /// The current phase; `None` before the first progress.
     pub(super) phase: Option<Phase>,
-    /// Earlier phases, with the seconds that each took.
+    /// The earlier phases, each with the seconds that it took.
     pub(super) passed: Vec<(String, f64)>,
     pub(super) engine_seconds: f64,
 }
 
 impl History {
-    /// Records progress at this time; O(1) except for occasional thinning.
+    /// Records the progress at a time. O(1), except when the samples are thinned out.
     pub(super) fn push(&mut self, at: f64, progress: &Progress<'_>) {
         self.follow_phase(at, progress);
         self.engine_seconds = progress.engine_seconds;
@@ -79,7 +79,8 @@ impl History {
             changes,
             calls: progress.api_calls,
         });
-        // Keep one step older than needed, so that slow runs have one to compare with.
+        // Keep one point that is older than needed, so that slow runs have something to compare
+        // with.
         while self.recent.len() > 2 && self.recent[1].at < at - PACE_SECONDS {
             self.recent.pop_front();
         }
@@ -127,7 +128,8 @@ impl History {
         }
     }
 
-    /// Drops every second sample, except the first and the last, and keeps peaks of the queue.
+    /// Merges every two samples, except the first, into the later one, which keeps the peak of the
+    /// queue.
     fn thin_out(&mut self) {
         let (first, last) = (self.samples[0], self.samples[self.samples.len() - 1]);
         self.every = 2.0 * (last.at - first.at) / (self.samples.len() - 1) as f64;
@@ -138,7 +140,7 @@ impl History {
         self.samples = std::iter::once(first).chain(pairs).collect();
     }
 
-    /// Returns the samples from a time on, with times relative to it.
+    /// Returns the samples from a time on; their times are relative to this time.
     pub(super) fn samples_since(&self, at: f64) -> Vec<Sample> {
         let first = self.samples.partition_point(|sample| sample.at < at);
         let since = |sample: &Sample| Sample {
@@ -153,17 +155,20 @@ impl History {
         self.samples.last().copied().unwrap_or_default()
     }
 
-    /// Returns pods created and removed per second of real time, over about the last two seconds.
+    /// Returns the pods created and removed per second of real time, over about the last two
+    /// seconds; `None` without earlier progress.
     pub(super) fn rate(&self) -> Option<f64> {
         self.per_second(RATE_SECONDS, |_| true, |step| step.changes)
     }
 
-    /// Returns API calls per second of real time, over about the last two seconds.
+    /// Returns the API calls per second of real time, over about the last two seconds; `None`
+    /// without earlier progress.
     pub(super) fn calls_rate(&self) -> Option<f64> {
         self.per_second(RATE_SECONDS, |_| true, |step| step.calls)
     }
 
-    /// Estimates the seconds of real time until the phase is done.
+    /// Estimates the seconds of real time until the phase is done; `None` if nothing can be
+    /// estimated.
     pub(super) fn seconds_left(&self) -> Option<f64> {
         let phase = self.phase.as_ref()?;
         let of_phase = |step: &Point| step.phase == phase.index;
@@ -173,7 +178,7 @@ impl History {
         (pace > 0.0 && left > 0).then(|| left as f64 / pace)
     }
 
-    /// Returns the growth rate of a number since the first step within the last `seconds`.
+    /// Returns the growth of a number per second since the first point within the last `seconds`.
     fn per_second(
         &self,
         seconds: f64,
@@ -184,7 +189,7 @@ impl History {
         let before = self.recent.len() - 1;
         let recent = || self.recent.iter().take(before).filter(|step| counts(step));
         let within = recent().find(|step| step.at >= last.at - seconds);
-        // If progress arrives more slowly: since the previous step.
+        // If progress is reported more rarely than that, use the previous point.
         let first = within.or_else(|| recent().last())?;
         let passed = last.at - first.at;
         let grown = figure(last).saturating_sub(figure(first)) as f64;

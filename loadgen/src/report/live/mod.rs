@@ -1,8 +1,8 @@
-//! `--tui`: shows the run full screen on standard error (ratatui).
+//! `--tui`: shows the run in full screen on standard error (ratatui).
 //!
 //! The run reports its progress a few times a second ([`Observer`]), at the cost of a lock and a
-//! copy. A separate thread draws it and reads the keys. `q` and Ctrl-C interrupt the run like
-//! SIGINT. However the run ends, the terminal is restored (`screen`) before anything else is
+//! copy. A separate thread draws the progress and reads the keys. `q` and Ctrl-C interrupt the run
+//! like SIGINT. However the run ends, the terminal is restored (`screen`) before anything else is
 //! printed.
 
 mod history;
@@ -33,10 +33,10 @@ use screen::Screen;
 pub(crate) use screen::give_back;
 use view::{Moment, draw};
 
-/// Time between two frames if no key is pressed.
+/// The time between two frames if no key is pressed.
 const PICTURE_EVERY: Duration = Duration::from_millis(200);
 
-/// Facts about a run that are known before it begins.
+/// The facts about a run that are known before it begins.
 #[derive(Clone, Debug)]
 pub struct About {
     scenario: String,
@@ -44,14 +44,14 @@ pub struct About {
     engine: String,
     cluster: String,
     is_virtual: bool,
-    /// Lines about the run that have no other place.
+    /// Other lines about the run, shown unchanged.
     notes: Vec<String>,
     /// Whether to use colours.
     coloured: bool,
 }
 
 impl About {
-    /// Creates the description of a run with these settings; `notes` are shown unchanged.
+    /// Creates the description of a run with these settings. `notes` are shown unchanged.
     pub fn new(settings: &Settings, notes: Vec<String>) -> About {
         let is_virtual = settings.engine == EngineKind::Virtual;
         let (size, controller) = (&settings.size, &settings.controller);
@@ -60,7 +60,7 @@ impl About {
             None => "no client limit".to_owned(),
         };
         let nodes = match size.nodes {
-            // A generated cluster always has nodes.
+            // Only a cluster from files may have no generated nodes.
             0 => "nodes of the files".to_owned(),
             nodes => counted(nodes, "node"),
         };
@@ -84,7 +84,7 @@ impl About {
     }
 }
 
-/// The view of one run. Dropping it restores the terminal.
+/// The full-screen view of one run. Dropping it restores the terminal.
 pub struct LiveView {
     shared: Arc<Shared>,
 }
@@ -95,7 +95,7 @@ impl fmt::Debug for LiveView {
     }
 }
 
-/// State that the run writes and the view reads.
+/// The state that the run writes and the view reads.
 struct Shared {
     clock: RealClock,
     history: Mutex<History>,
@@ -108,17 +108,18 @@ impl Shared {
     }
 
     fn is_over(&self) -> bool {
-        // Relaxed: it orders nothing; the screen has its own lock.
+        // Relaxed: no other data depends on it; the screen has its own lock.
         self.over.load(Ordering::Relaxed)
     }
 }
 
 impl LiveView {
-    /// Takes over the screen and starts drawing. `cancel` is set once the run was asked to stop;
-    /// `interrupt` asks it to stop.
+    /// Takes over the screen and starts to draw. `cancel` is set once the run was asked to stop;
+    /// `interrupt` asks the run to stop.
     ///
     /// # Errors
-    /// Standard error can't be written, or the thread can't be started; the screen is restored.
+    /// Standard error can't be written, or the thread can't be started. The screen is then
+    /// restored.
     pub fn start(
         about: About,
         cancel: Arc<AtomicBool>,
@@ -129,7 +130,7 @@ impl LiveView {
             history: Mutex::default(),
             over: AtomicBool::new(false),
         });
-        // From here on dropping the view restores the screen.
+        // From now on, dropping the view restores the screen.
         let view = LiveView {
             shared: Arc::clone(&shared),
         };
@@ -147,8 +148,7 @@ impl LiveView {
         Ok(view)
     }
 
-    /// Restores the screen. Does not wait for the drawing thread, whose further output is
-    /// discarded.
+    /// Restores the screen. Does not wait for the drawing thread, whose later output is discarded.
     pub fn finish(&self) {
         // Relaxed: see `Shared::is_over`.
         self.shared.over.store(true, Ordering::Relaxed);
@@ -169,7 +169,7 @@ impl Observer for LiveView {
     }
 }
 
-/// The thread that draws and reads keys.
+/// The thread that draws the view and reads the keys.
 struct Drawer {
     about: About,
     shared: Arc<Shared>,
@@ -180,7 +180,7 @@ struct Drawer {
 
 impl Drawer {
     fn run(mut self) {
-        // The backend would ask the terminal of standard input for its size.
+        // The backend would ask the terminal on standard input for its size.
         let mut area = screen::area();
         let options = TerminalOptions {
             viewport: Viewport::Fixed(area),
@@ -200,7 +200,7 @@ impl Drawer {
             let history = self.shared.history().clone();
             let moment = Moment {
                 seconds: self.shared.clock.seconds(),
-                // Relaxed: the flag orders nothing.
+                // Relaxed: no other data depends on the flag.
                 stopping: self.cancel.load(Ordering::Relaxed),
                 has_keys: self.has_keys,
             };
@@ -209,7 +209,7 @@ impl Drawer {
                 draw(&self.about, &history, moment, area, frame.buffer_mut());
             });
             if drawn.is_err() {
-                // The terminal no longer exists; the run continues and still receives signals.
+                // The terminal no longer exists. The run continues, and still receives signals.
                 screen::give_back();
                 return;
             }
@@ -217,7 +217,7 @@ impl Drawer {
         }
     }
 
-    /// Waits until a key is pressed, the terminal is resized or the next frame is due.
+    /// Waits until a key is pressed, the terminal is resized, or the next frame is due.
     fn wait(&mut self) {
         if !self.has_keys {
             return thread::park_timeout(PICTURE_EVERY);

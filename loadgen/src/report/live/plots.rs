@@ -1,5 +1,5 @@
 //! Plots over time: pods as lines over the whole run; rate and queue as bars over the current
-//! phase. The time is real time, also on the virtual engine.
+//! phase. The time is real time, on the virtual engine, too.
 
 use ratatui::buffer::Buffer;
 use ratatui::layout::{Alignment, Constraint, Layout, Rect};
@@ -11,7 +11,7 @@ use super::history::{History, Sample};
 use super::view::Palette;
 use crate::units::{count_for_people as count, seconds_for_people};
 
-/// Plots desired, existing and ready pods over time.
+/// Plots the desired, existing and ready pods over time.
 pub(super) fn pods(
     history: &History,
     seconds: f64,
@@ -76,16 +76,16 @@ pub(super) fn pods(
         .render(area, buffer);
 }
 
-/// Rounds up to a number with few digits followed by zeros.
+/// Rounds a number up to one that has few digits, followed by zeros.
 fn round_up(value: f64) -> f64 {
     let unit = 10f64.powf(value.log10().floor());
     let factors = [1.0, 1.5, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0];
-    // Use the last factor if rounding interferes.
+    // Use the largest factor if rounding errors exclude all of them.
     let fits = |factor: &&f64| **factor * unit >= value;
     factors.iter().find(fits).unwrap_or(&10.0) * unit
 }
 
-/// Draws bars below a title, one per column.
+/// Draws a title and below it bars, one per column.
 pub(super) fn bars(
     title: &'static str,
     values: Vec<u64>,
@@ -104,13 +104,13 @@ pub(super) fn bars(
         .render(area, buffer);
 }
 
-/// Returns the column of a time.
+/// Returns the column for a time.
 fn column(at: f64, seconds: f64, width: usize) -> usize {
     let share = if seconds > 0.0 { at / seconds } else { 0.0 };
     ((share * width as f64) as usize).min(width.saturating_sub(1))
 }
 
-/// Returns for each of `width` columns how many pods were created and removed per second.
+/// Returns, for each of `width` columns, how many pods were created and removed per second.
 pub(super) fn rates(samples: &[Sample], seconds: f64, width: usize) -> Vec<u64> {
     fill(samples, seconds, width, |from, to, value: &mut f64| {
         let passed = to.at - from.at;
@@ -123,14 +123,14 @@ pub(super) fn rates(samples: &[Sample], seconds: f64, width: usize) -> Vec<u64> 
     .collect()
 }
 
-/// Returns for each of `width` columns the most waiting keys.
+/// Returns, for each of `width` columns, the maximum number of waiting keys.
 pub(super) fn depths(samples: &[Sample], seconds: f64, width: usize) -> Vec<u64> {
     fill(samples, seconds, width, |_, to, value: &mut u64| {
         *value = (*value).max(to.queue);
     })
 }
 
-/// Calls `apply` with each pair of adjacent samples, once for every column they span.
+/// Calls `apply` with each pair of adjacent samples, once for every column that the pair spans.
 fn fill<T: Clone + Default>(
     samples: &[Sample],
     seconds: f64,

@@ -1,7 +1,7 @@
-//! The terminal on standard error: taken over for the view, and restored in all cases.
+//! The terminal on standard error: taken over for the view, and restored in every case.
 //!
-//! A frame is collected and written in one piece under a lock, which also guards whether the screen
-//! is still taken: nothing is drawn after it was restored.
+//! A frame is collected and written as a whole under a lock. The lock also guards whether the
+//! screen is still taken over, so nothing is drawn after the screen was restored.
 
 use std::io::{self, Write};
 use std::panic;
@@ -15,10 +15,10 @@ use ratatui::crossterm::{execute, queue};
 use ratatui::layout::Rect;
 use terminal_size::terminal_size_of;
 
-/// The assumed size of a terminal that does not report one.
+/// The size that is assumed for a terminal that does not report one.
 const USUAL: Rect = Rect::new(0, 0, 80, 24);
 
-/// How the screen is taken; one per process.
+/// The state of the screen while it is taken over, otherwise `None`; one per process.
 static TAKEN: Mutex<Option<Taken>> = Mutex::new(None);
 
 #[derive(Clone, Copy, Debug)]
@@ -31,8 +31,8 @@ fn taken() -> MutexGuard<'static, Option<Taken>> {
     TAKEN.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Takes over the screen; returns true if keys can be read. A panic restores it before it is
-/// reported.
+/// Takes over the screen. Returns whether keys can be read. A panic restores the screen before the
+/// panic is reported.
 ///
 /// # Errors
 /// Standard error can't be written.
@@ -52,12 +52,12 @@ pub(super) fn take() -> io::Result<bool> {
     Ok(has_keys)
 }
 
-/// Restores the screen; does nothing if it is not taken.
+/// Restores the screen; does nothing if it is not taken over.
 pub(crate) fn give_back() {
     let Some(Taken { has_keys }) = taken().take() else {
         return;
     };
-    // If the terminal can't be written, nothing else can be done.
+    // Ignore errors: if the terminal can't be written, nothing can be done.
     let mut end = Vec::new();
     let _ = queue!(end, Show, LeaveAlternateScreen);
     let _ = io::stderr().write_all(&end);
@@ -66,7 +66,7 @@ pub(crate) fn give_back() {
     }
 }
 
-/// Lets the terminal handle keys again if they can't be read: Ctrl-C is then a signal.
+/// Lets the terminal handle keys again because they can't be read: Ctrl-C is then a signal.
 pub(super) fn give_keys_back() {
     if let Some(taken) = taken().as_mut()
         && taken.has_keys
@@ -84,7 +84,7 @@ pub(super) fn area() -> Rect {
     }
 }
 
-/// Writes to the screen while it is taken, and discards output afterwards.
+/// Writes to the screen while it is taken over, and discards output afterwards.
 #[derive(Debug, Default)]
 pub(super) struct Screen {
     waiting: Vec<u8>,

@@ -1,4 +1,4 @@
-//! The view on screens of several sizes, the content of its history, and the effect of keys.
+//! Tests of the view on screens of several sizes, of its history, and of the keys.
 
 use std::sync::atomic::AtomicUsize;
 
@@ -44,7 +44,7 @@ const NOW: Moment = Moment {
     has_keys: true,
 };
 
-/// Returns twenty seconds of a run that creates 25 pods a second.
+/// Returns the history of twenty seconds of a run that creates 25 pods a second.
 fn under_way() -> History {
     let mut history = History::default();
     let set_up = Progress {
@@ -69,7 +69,7 @@ fn picture(history: &History, coloured: bool, moment: Moment, size: (u16, u16)) 
     terminal.backend().clone()
 }
 
-/// Returns the lines of a frame, trimmed.
+/// Returns the lines of a frame, without surrounding spaces.
 fn lines_of(size: (u16, u16)) -> Vec<String> {
     let backend = picture(&under_way(), true, NOW, size);
     let cells = backend.buffer().content();
@@ -144,7 +144,7 @@ fn a_small_screen_has_the_most_important_parts() {
             "q or Ctrl-C: stop and report on what ran",
         ],
     );
-    // The bar stays if there is room for nothing else.
+    // With only one line, the bar is what remains.
     assert_has(&lines_of((40, 1)), &["  50 %  500 of 1,000 pods"]);
     assert_has(&lines_of((14, 2)), &["█", "50 %"]);
 }
@@ -161,8 +161,8 @@ fn a_large_screen_gives_its_space_to_the_plots() {
 #[test]
 fn every_size_and_every_state_can_be_drawn() {
     let mut odd = under_way();
-    // Counts that decrease, a target that is exceeded, a phase without a target, time that stands
-    // still.
+    // Counts that decrease, a target that is exceeded, a phase without a target, and a clock that
+    // stands still.
     let mut strange = progress(2_000);
     odd.push(20.0, &strange);
     strange.total = 0;
@@ -183,7 +183,7 @@ fn every_size_and_every_state_can_be_drawn() {
     ] {
         for width in (0..=16).chain([39, 40, 59, 60, 61, 80, 400]) {
             for height in (0..=16).chain([24, 100]) {
-                // Of the sizes above a usual terminal, test only the largest.
+                // Test all sizes up to a usual terminal, and only one larger size.
                 if width * height <= 80 * 24 || (width, height) == (400, 100) {
                     picture(&history, true, moment, (width, height));
                 }
@@ -239,7 +239,7 @@ fn a_long_history_keeps_its_ends_peaks_and_even_spacing() {
     let apart = samples.windows(2).map(|two| two[1].at - two[0].at);
     let widest = apart.fold(0.0, f64::max);
     assert!(widest < 1_000.0, "{widest}");
-    // Every column of a plot has its share of the changes.
+    // Every column of the plot gets its share of the changes.
     let rates = plots::rates(samples, 99_999.0, 100);
     assert!(rates.iter().all(|rate| *rate == 1), "{rates:?}");
     let depths = plots::depths(samples, 99_999.0, 100);
@@ -279,7 +279,7 @@ fn the_time_left_follows_the_pace_of_the_phase() {
     let mut history = under_way();
     assert_eq!(history.seconds_left().map(f64::round), Some(20.0));
     assert_eq!(history.passed, [("set up".to_owned(), 0.2)]);
-    // The next phase has not shown its pace yet.
+    // The pace of the next phase is not known yet.
     let next = Progress {
         phase_index: 2,
         ..progress(0)
@@ -288,7 +288,7 @@ fn the_time_left_follows_the_pace_of_the_phase() {
     assert_eq!(history.seconds_left(), None);
     history.push(21.2, &Progress { done: 100, ..next });
     assert_eq!(history.seconds_left().map(f64::round), Some(9.0));
-    // Nothing moves: no estimate.
+    // Nothing moves, so there is no estimate.
     for step in 0..100 {
         history.push(22.0 + f64::from(step), &Progress { done: 100, ..next });
     }

@@ -1,8 +1,8 @@
-//! The picture of a run: a pure function from the record of the run to the cells of a screen of any
-//! size.
+//! Draws a run: a pure function from the history of the run to the cells of a screen of any size.
 //!
-//! Without enough space the least important parts are left out; the bar of the phase stays to the
-//! last. Only the terminal's own colours are used, so the view suits dark and light terminals.
+//! If there is not enough space, the least important parts are omitted; the bar of the phase is the
+//! last to go. Only the terminal's own colours are used, so the view suits dark and light
+//! terminals.
 
 use ratatui::buffer::Buffer;
 use ratatui::layout::{Constraint, Layout, Rect};
@@ -17,16 +17,16 @@ use crate::units::{
     count_for_people as count, counted, number_for_people, seconds_for_people, wrapped,
 };
 
-/// Columns of a number with its label, on narrow and on wider screens.
+/// The number of columns for a number with its label, on narrow and on wider screens.
 const METRIC_COLUMNS: [u16; 2] = [20, 26];
 
-/// The minimum width of a screen that is not narrow.
+/// The minimum width of a screen that does not count as narrow.
 const NARROW: u16 = 60;
 
 /// The minimum width of a bar.
 const BAR_MIN: usize = 8;
 
-/// The current state of the view.
+/// The state of the view at the moment of drawing.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Moment {
     /// Real time since the start.
@@ -37,15 +37,15 @@ pub(super) struct Moment {
     pub(super) has_keys: bool,
 }
 
-/// The styles; without colours they differ only in weight.
+/// The styles. Without colours, they differ only in weight.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Palette {
     pub(super) strong: Style,
     pub(super) faint: Style,
     pub(super) bar: Style,
     pub(super) alert: Style,
-    /// The style of existing pods, distinct from ready ones; `None` if the two could not be
-    /// distinguished.
+    /// The style of existing pods, which differs from that of ready ones; `None` if the two could
+    /// not be distinguished.
     pub(super) existing: Style,
     pub(super) ready: Option<Style>,
 }
@@ -73,7 +73,7 @@ pub(super) fn draw(
     area: Rect,
     buffer: &mut Buffer,
 ) {
-    // Leave a margin left and right if there is enough space.
+    // Leave a margin on the left and the right if there is enough space.
     let margin = u16::from(area.width >= NARROW);
     let area = Rect {
         x: area.x + margin,
@@ -87,7 +87,7 @@ pub(super) fn draw(
     let numbers = metrics.len().div_ceil(usize::from(across)) as u16;
     let texts = Texts::new(about, history, width);
 
-    // Rows are allotted by importance, and then arranged from top to bottom.
+    // Assign the rows by importance first, and then arrange them from top to bottom.
     let mut rows = Rows(area.height);
     let bar = rows.take(1);
     let phase = rows.take(1);
@@ -95,7 +95,7 @@ pub(super) fn draw(
     let keys = rows.take(1);
     let numbers = rows.take_some(numbers);
     let gap = rows.take_if(1, 4);
-    // On a large screen the plots get most rows, on a small one the text gets the remaining ones.
+    // On a large screen, the plots get most rows; on a small one, the text gets the rest.
     let question = rows.take_if(texts.question.len() as u16, 9);
     let cluster = rows.take_if(texts.cluster.len() as u16, 9);
     let passed = rows.take_if(texts.passed.len() as u16, 9);
@@ -134,30 +134,30 @@ pub(super) fn draw(
     line(keys_line(moment, width, palette), keys, buffer);
 }
 
-/// Rows that are not allotted yet.
+/// The number of rows that are not assigned yet.
 struct Rows(u16);
 
 impl Rows {
-    /// Takes the rows wanted, or all remaining ones.
+    /// Takes the requested number of rows, or all remaining ones if there are fewer.
     fn take_some(&mut self, wanted: u16) -> u16 {
         let taken = wanted.min(self.0);
         self.0 -= taken;
         taken
     }
 
-    /// Takes the rows wanted, or none.
+    /// Takes the requested number of rows, or none if there are fewer.
     fn take(&mut self, wanted: u16) -> u16 {
         self.take_if(wanted, 0)
     }
 
-    /// Takes the rows wanted if at least `rest` rows remain, otherwise none.
+    /// Takes the requested number of rows if at least `rest` rows remain, otherwise none.
     fn take_if(&mut self, wanted: u16, rest: u16) -> u16 {
         let fits = wanted <= self.0 && self.0 - wanted >= rest;
         self.take_some(if fits { wanted } else { 0 })
     }
 }
 
-/// The texts, broken into lines.
+/// The texts, wrapped into lines.
 struct Texts {
     question: Vec<String>,
     cluster: Vec<String>,
@@ -210,18 +210,18 @@ fn phase_line(phase: &Phase, palette: Palette) -> Line<'_> {
     ])
 }
 
-/// Returns the bar with its percentage and pods; omits parts without enough space.
+/// Returns the bar with its percentage and pods; omits parts that don't fit.
 fn bar_line(phase: &Phase, width: usize, palette: Palette) -> Line<'static> {
     let total = phase.total.max(phase.done);
     if phase.total == 0 {
-        // The target of the phase is unknown so far, or the phase only passes time.
+        // The target of the phase is not known yet, or the phase only waits.
         return Line::from(match phase.done {
             0 => "under way".to_owned(),
             done => format!("under way: {} became ready", counted(done, "pod")),
         });
     }
     let share = phase.done as f64 / total as f64;
-    // Rounded down, so that 100 % means all.
+    // Round down, so that 100 % means all.
     let percent = format!("{:>4} %", (share * 100.0).floor());
     let pods = format!("  {} of {}", count(phase.done), counted(total, "pod"));
     let text = match percent.len() + pods.len() + BAR_MIN <= width {
@@ -237,7 +237,7 @@ fn bar_line(phase: &Phase, width: usize, palette: Palette) -> Line<'static> {
     ])
 }
 
-/// Returns the numbers, the most important ones first.
+/// Returns the labelled numbers, the most important ones first.
 fn metrics(about: &About, history: &History, moment: Moment) -> Vec<(&'static str, String)> {
     let (last, unknown) = (history.last(), || "-".to_owned());
     let rate = |rate: Option<f64>| rate.map_or_else(unknown, number_for_people);
@@ -263,7 +263,7 @@ fn metrics(about: &About, history: &History, moment: Moment) -> Vec<(&'static st
     metrics
 }
 
-/// Formats changing seconds without the digits that change too fast to read.
+/// Formats seconds that keep changing, without the digits that change too fast to read.
 fn brief(seconds: f64) -> String {
     match seconds {
         seconds if seconds < 10.0 => format!("{seconds:.1} s"),
@@ -291,8 +291,8 @@ fn draw_metrics(
     }
 }
 
-/// Draws pods over time, with rate and queue next to each other below; the upper plot only if there
-/// is space.
+/// Draws the pods over time and, below, rate and queue side by side. If space is short, omits the
+/// upper plot.
 fn draw_plots(
     history: &History,
     moment: Moment,
@@ -313,8 +313,8 @@ fn draw_plots(
     let [left, right] = Layout::horizontal([Constraint::Fill(1); 2])
         .spacing(2)
         .areas(lower);
-    // The rate of a phase may be a thousand times that of the next one, which would look flat next
-    // to it.
+    // Begin with the current phase: the rate of the previous one may be a thousand times higher,
+    // and the current rate would look flat beside it.
     let began_at = history.phase.as_ref().map_or(0.0, |phase| phase.began_at);
     let (samples, seconds) = (history.samples_since(began_at), moment.seconds - began_at);
     let rates = plots::rates(&samples, seconds, usize::from(left.width));

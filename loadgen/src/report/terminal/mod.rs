@@ -1,4 +1,4 @@
-//! The terminal report: one screen, aligned, with the verdict first.
+//! The terminal report: one screen of aligned text, with the verdict first.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -14,28 +14,28 @@ use crate::units::{
 };
 use crate::workloads::{self, Workload};
 
-/// Width of the labels.
+/// The width of the labels.
 const LABEL: usize = 15;
 
-/// The width of a report without a terminal, and the maximum.
+/// The width of a report without a terminal, which is also the maximum width.
 pub const COLUMNS: usize = 100;
 
 /// The minimum width of the tables.
 const COLUMNS_MIN: usize = 80;
 
-/// The width of a phase's numbers after its name, and of the mark of an unfinished phase.
+/// The width of the numbers after a phase's name, including the mark of an unfinished phase.
 const PHASE_METRICS: usize = 65;
 
 /// The minimum width of a phase's name.
 const PHASE_NAME: usize = 24;
 
-/// The maximum number of violations to show; the result has all of them.
+/// The maximum number of violations to show; the result contains all of them.
 const VIOLATIONS_SHOWN: usize = 5;
 
-/// The maximum number of incomplete rollouts to show; the result has more.
+/// The maximum number of incomplete rollouts to show; the result contains more.
 const ROLLOUTS_SHOWN: usize = 3;
 
-/// Writes a line without trailing blanks.
+/// Writes a line without trailing spaces.
 macro_rules! put {
     ($out:expr, $($format:tt)*) => {{
         let text = &mut $out.text;
@@ -45,15 +45,15 @@ macro_rules! put {
     }};
 }
 
-/// Returns the width of a report for this terminal, within the supported range; [`COLUMNS`] if the
-/// width is unknown.
+/// Returns the width of a report for a terminal of this width, clamped to the supported range;
+/// [`COLUMNS`] if the width is unknown.
 pub fn columns(terminal: Option<usize>) -> usize {
     terminal.unwrap_or(COLUMNS).clamp(COLUMNS_MIN, COLUMNS)
 }
 
-/// Renders the report of a run. `host` is shown whether or not the result contains it; `command`
-/// returns the command for the same run with other settings; `written` are the files written, each
-/// with its flag.
+/// Renders the report of a run. `host` is shown even if the result does not contain it. `command`
+/// returns the command for the same run with other settings. `written` lists the files that were
+/// written, each with its flag.
 pub fn render(
     result: &RunResult,
     host: Option<&Host>,
@@ -131,7 +131,7 @@ pub fn render(
     std::mem::take(&mut out.text)
 }
 
-/// The text written so far, and its width.
+/// The text of the report so far, and the width of the report.
 struct Report {
     text: String,
     columns: usize,
@@ -215,7 +215,7 @@ fn cluster(out: &mut Report, result: &RunResult) {
 }
 
 /// Returns the number of controllers in the run. Each has its own client, as in
-/// kube-controller-manager, and so its own limit.
+/// kube-controller-manager, and therefore its own limit.
 fn controllers(result: &RunResult) -> usize {
     let taken = |kind: &str| result.input.taken.get(kind).is_some_and(|count| *count > 0);
     let runs =
@@ -223,7 +223,7 @@ fn controllers(result: &RunResult) -> usize {
     workloads::ALL.into_iter().filter(runs).count()
 }
 
-/// Describes the objects of the controllers: the generated ones, or those of the files.
+/// Describes the objects that the controllers work on: the generated ones, or those of the files.
 fn workloads_of(result: &RunResult) -> String {
     let is_generated = result.input.taken.is_empty();
     let size = &result.settings.size;
@@ -260,7 +260,7 @@ fn phases(out: &mut Report, result: &RunResult) {
     let lengths = result.phases.iter().map(|phase| phase.name.chars().count());
     let capacity = out.columns - PHASE_METRICS;
     let width = lengths.max().unwrap_or(0).max(PHASE_NAME).min(capacity);
-    // The rate covers both columns together.
+    // The rate counts creations and deletions together.
     put!(
         out,
         "  {:width$} {:>11} {:>9} {:>9} {:>9} {:>10}",
@@ -280,7 +280,7 @@ fn phases(out: &mut Report, result: &RunResult) {
         let quantiles = &phase.convergence_seconds;
         let convergence = match (quantiles.count, phase.set_up) {
             (0, _) => "-".to_owned(),
-            // The value is not part of the total.
+            // Parentheses mark a value that is not part of the total.
             (_, true) => format!("({})", duration(quantiles.p99)),
             (_, false) => duration(quantiles.p99),
         };
@@ -333,7 +333,7 @@ fn distributions(out: &mut Report, result: &RunResult) {
     }
 }
 
-/// Formats a duration. A nanosecond is the minimum of the histograms and represents zero.
+/// Formats a duration. A nanosecond counts as zero, because it is the minimum of the histograms.
 fn duration(seconds: f64) -> String {
     seconds_for_people(if seconds <= 1e-9 { 0.0 } else { seconds })
 }
@@ -410,7 +410,7 @@ fn input(out: &mut Report, result: &RunResult) {
     }
 }
 
-/// Lists each threshold with its measured value.
+/// Writes each threshold with its measured value.
 fn thresholds(out: &mut Report, result: &RunResult) {
     for (number, outcome) in result.thresholds.iter().enumerate() {
         let verdict = if outcome.met { "met" } else { "NOT MET" };
@@ -436,7 +436,7 @@ fn host_text(host: &Host) -> String {
     text
 }
 
-/// Lists the files, as many per line as fit.
+/// Writes the names of the files, as many per line as fit.
 fn files(out: &mut Report, written: &[(&'static str, String)]) {
     let names: Vec<&str> = written.iter().map(|(_, path)| path.as_str()).collect();
     if !names.is_empty() {
@@ -466,8 +466,8 @@ fn verdict(out: &mut Report, result: &RunResult, command: &dyn Fn(&Settings) -> 
     }
 }
 
-/// Writes the largest entries of a count by name, `create pods 201: 100,000`, as many as fit a
-/// line, and the number of remaining ones: `and 3 smaller counts`.
+/// Writes the largest counts by name, `create pods 201: 100,000`, as many as fit on a line, and the
+/// number of the remaining ones: `and 3 smaller counts`.
 fn list(out: &mut Report, label: &str, counts: &BTreeMap<String, u64>) {
     let listed = listed(counts, capacity(out));
     line(out, label, &listed);
@@ -479,7 +479,7 @@ fn capacity(out: &Report) -> usize {
 
 fn listed(counts: &BTreeMap<String, u64>, capacity: usize) -> String {
     let mut entries: Vec<(&String, &u64)> = counts.iter().filter(|(_, n)| **n > 0).collect();
-    // The sort is stable: equal counts stay in name order.
+    // The sort is stable: entries with equal counts stay in the order of their names.
     entries.sort_by(|a, b| b.1.cmp(a.1));
     let mut text = String::new();
     for (at, (name, n)) in entries.iter().enumerate() {
@@ -505,7 +505,7 @@ fn line(out: &mut Report, label: &str, text: &str) {
     put!(out, "  {label:width$}{text}");
 }
 
-/// Writes a paragraph next to its label, over as many lines as needed.
+/// Writes a paragraph beside its label, on as many lines as needed.
 fn paragraph(out: &mut Report, label: &str, text: &str) {
     for (number, one) in wrapped(text, out.columns - LABEL).iter().enumerate() {
         line(out, if number == 0 { label } else { "" }, one);

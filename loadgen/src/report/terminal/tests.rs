@@ -1,9 +1,9 @@
-//! The report of runs of several kinds, and its width.
+//! Tests of the reports of several kinds of runs, and of their width.
 
 use super::*;
 use crate::report::tests::result;
 
-/// Returns the report with metrics of the host, for a run that wrote a file.
+/// Returns the report of a run that wrote a file, with the metrics of its host.
 fn report(result: &RunResult, columns: usize) -> String {
     let command = |_: &Settings| "loadgen run --seed 1".to_owned();
     let written = [("--json", "result.json".to_owned())];

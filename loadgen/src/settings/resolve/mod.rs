@@ -1,5 +1,5 @@
-//! Resolves a request to [`Settings`]: fills in defaults, and refuses contradictions with a way to
-//! fix them.
+//! Resolves a request to [`Settings`]: fills in defaults, and refuses contradictions, each with a
+//! way to resolve it.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -22,15 +22,15 @@ use crate::values::{LatencyText, Size};
 use crate::workloads::flags::{self, FlagValue, FlagValues};
 use crate::workloads::{self, Makes, objects};
 
-/// The range of a client limit, in requests per second. Below it, one request takes longer than a
-/// run on the threads engine by default; above it, the limit is finer than the resolution of its
-/// clock.
+/// The range of a client limit, in requests per second. Below it, a single request would take
+/// longer than a run on the threads engine by default; above it, the limit would be finer than the
+/// resolution of the engine's clock.
 const QPS_RANGE: std::ops::RangeInclusive<f64> = 0.001..=1e6;
 
-/// The range of pods per second to delete from outside; the minimum is one per hour.
+/// The range of pods to delete from outside per second; the minimum is one per hour.
 const CHURN_RANGE: std::ops::RangeInclusive<f64> = 1.0 / 3_600.0..=1e6;
 
-/// The maximum number of workers, and of OS threads.
+/// The maximum number of workers and of OS threads.
 const MAX_THREADS: u64 = 4_096;
 
 /// The request for a run.
@@ -50,21 +50,21 @@ pub struct SettingsRequest {
     #[command(flatten)]
     pub settings: ScenarioSettings,
 
-    /// What the files contain; absent without `-f`.
+    /// The size of the files' content; `None` without `-f`.
     #[arg(skip)]
     pub input: Option<InputSize>,
 }
 
 impl SettingsRequest {
-    /// Returns the command that parses a request.
+    /// Returns the command whose flags make up a request.
     pub(crate) fn command() -> Command {
         SettingsRequest::augment_args(Command::new("run").no_binary_name(true))
     }
 
-    /// Parses flags, as `loadgen run` does.
+    /// Parses flags in the same way as `loadgen run`.
     ///
     /// # Errors
-    /// The errors of the command line.
+    /// The error of the command line, if a flag is invalid.
     pub fn read<T: Into<OsString> + Clone>(
         flags: impl IntoIterator<Item = T>,
     ) -> Result<SettingsRequest, clap::Error> {
@@ -72,7 +72,7 @@ impl SettingsRequest {
         SettingsRequest::from_arg_matches(&matches)
     }
 
-    /// Returns the request with the content of files.
+    /// Returns a copy of the request with the size of the files' content.
     pub fn with_input(&self, input: Option<InputSize>) -> SettingsRequest {
         SettingsRequest {
             input,
@@ -84,14 +84,14 @@ impl SettingsRequest {
 /// The resources of the machine.
 #[derive(Clone, Copy, Debug)]
 pub struct Machine {
-    /// Number of processors.
+    /// The number of processors.
     pub cpus: usize,
-    /// Memory in bytes; absent if the system does not report it.
+    /// The memory in bytes; `None` if the system does not report it.
     pub memory_bytes: Option<u64>,
 }
 
 impl Machine {
-    /// Returns this machine.
+    /// Returns the machine that this process runs on.
     pub fn this() -> Machine {
         Machine {
             cpus: std::thread::available_parallelism().map_or(1, usize::from),
@@ -109,11 +109,11 @@ impl Machine {
 }
 
 impl Settings {
-    /// Resolves flags of `loadgen run`, separated by blanks, for a machine with this many
-    /// processors and unlimited memory; the result does not depend on the actual machine.
+    /// Resolves the flags of `loadgen run`, separated by spaces, for a machine with this many
+    /// processors and unlimited memory. The result does not depend on the actual machine.
     ///
     /// # Errors
-    /// The errors of the command line.
+    /// A flag is invalid, or the settings can't be resolved.
     pub fn of_flags(flags: &str, cpus: usize) -> Result<Settings, String> {
         let request = SettingsRequest::read(flags.split_ascii_whitespace());
         let request = request.map_err(|error| error.to_string())?;
@@ -121,7 +121,7 @@ impl Settings {
     }
 }
 
-/// Settings that are contradictory or impossible.
+/// The error for settings that are contradictory or impossible.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct SettingsError(pub String);
@@ -161,7 +161,7 @@ pub fn resolve(request: &SettingsRequest, machine: Machine) -> Result<Settings, 
     {
         return refuse(problem);
     }
-    // One run, one simulated day: enough for 100,000 pods at a stock client's 20 QPS.
+    // A run lasts one simulated day at most: enough for 100,000 pods at a stock client's 20 QPS.
     let default_limit = match engine {
         EngineKind::Threads => 600 * NS_PER_SECOND,
         EngineKind::Virtual => 86_400 * NS_PER_SECOND,
@@ -218,7 +218,7 @@ pub fn resolve(request: &SettingsRequest, machine: Machine) -> Result<Settings, 
 }
 
 /// Resolves the settings of the scenario's alternatives, each with its description. Empty on the
-/// threads engine, where each alternative would take as long as the run.
+/// threads engine, where each alternative would take as long as the run itself.
 ///
 /// # Errors
 /// The same as [`resolve`].
@@ -230,7 +230,7 @@ pub fn alternatives(
     let has_input = request.input.is_some();
     let others = scenario.alternatives.iter();
     let others = others.filter(|other| !other.settings.is_given_by(&request.settings));
-    // With files, alternatives of generated objects would all be the same run.
+    // With files, alternatives that differ only in generated objects would all be the same run.
     let is_generated = |it: &ScenarioSettings| it.rows.generated() != FlagValues::default();
     let others = others.filter(|other| !has_input || !is_generated(&other.settings));
     let settings = others.map(|other| {
@@ -276,7 +276,7 @@ fn scenario(request: &SettingsRequest) -> Result<Arc<Scenario>, SettingsError> {
     Ok(scenario)
 }
 
-/// Checks that flags for generated objects are used only where such objects are generated.
+/// Checks that flags for generated objects are given only if such objects are generated.
 ///
 /// # Errors
 /// A flag would have no effect.
@@ -301,7 +301,7 @@ fn check_generated(
         let values = given.or(&scenario.settings).rows.generated();
         let is_switch = |makes: &Makes| makes.switch.is_on(&values);
         let makes = workload.makes();
-        // Other workloads may be all that a scenario generates, and determine its size.
+        // A scenario may generate only other workloads, which then determine its size.
         let kinds = scenario.sized_kinds();
         let has = |sizes| kinds.iter().any(|own| own.sizes == sizes);
         let is_sized = workload.sizes().is_none_or(has);
@@ -322,7 +322,8 @@ fn check_generated(
     Ok(())
 }
 
-/// Returns the engine: threads, unless the scenario selects or requires virtual time.
+/// Returns the requested engine. The default is threads, but virtual if the scenario disturbs the
+/// controllers' connection.
 fn engine(asked: &ScenarioSettings, scenario: &Scenario) -> Result<EngineKind, SettingsError> {
     let takes_time = |latency: LatencyText| !latency.0.is_zero();
     if scenario.rejects_pods() && !asked.pod_startup_latency.is_some_and(takes_time) {
@@ -343,7 +344,7 @@ fn engine(asked: &ScenarioSettings, scenario: &Scenario) -> Result<EngineKind, S
     }
 }
 
-/// Returns the size of a generated cluster, with the capacity that the scenario requests.
+/// Returns the size of a generated cluster, including the capacity that the scenario asks for.
 fn generated(
     asked: &ScenarioSettings,
     scenario: &Scenario,
@@ -540,14 +541,15 @@ fn api_errors(asked: &ScenarioSettings) -> Result<f64, SettingsError> {
     }
 }
 
-/// Refuses a latency that exceeds the time limit of the run, which would fail only at its end.
+/// Refuses a latency that exceeds the time limit of the run, because the run would fail only at its
+/// end.
 fn refuse_endless(asked: &ScenarioSettings, time_limit_ns: i64) -> Result<(), SettingsError> {
     let least = |latency: Option<LatencyText>| match latency.map(|latency| latency.0) {
         None => 0,
         Some(Latency::Constant(ns) | Latency::Uniform(ns, _)) => ns,
         Some(Latency::Lognormal { p50, .. }) => p50,
     };
-    // A pod is removed after its grace period at the latest, whatever its termination latency.
+    // A pod is removed at the latest after its grace period, regardless of its termination latency.
     for (flag, ns) in [
         ("--api-latency", least(asked.api_latency)),
         ("--watch-latency", least(asked.watch_latency)),
@@ -584,7 +586,7 @@ fn min_ready_seconds(asked: &ScenarioSettings, has_input: bool) -> Result<i32, S
         .map_err(|_| SettingsError("--min-ready-seconds: longer than 68 years".into()))
 }
 
-/// Returns the given size, or the default; refuses one above `max`.
+/// Returns the requested size, or the default; refuses a size above `max`.
 fn narrow(flag: &str, given: Option<Size>, default: u64, max: u64) -> Result<u64, SettingsError> {
     let value = given.map_or(default, |size| size.0);
     if value > max {

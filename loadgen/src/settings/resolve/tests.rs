@@ -1,4 +1,4 @@
-//! Requests from flags and scenarios, and the settings or errors that result.
+//! Tests of the settings or errors that requests from flags and scenarios result in.
 
 use super::*;
 use podstorm::controller::ControllerType as _;
@@ -11,7 +11,7 @@ const MACHINE: Machine = Machine {
     memory_bytes: Some(16_000_000_000),
 };
 
-/// Parses flags; the default scenario here has no settings of its own.
+/// Parses flags. The default scenario here has no settings of its own.
 fn request(flags: &str) -> SettingsRequest {
     let names_one = flags.contains("--scenario") || flags.contains("-f ");
     let scenario = if names_one { "" } else { "--scenario up-down" };
@@ -36,7 +36,7 @@ fn own(settings: &str, step: &str) -> Result<Arc<Scenario>, String> {
     scenario.map(Arc::new).map_err(|error| error.to_string())
 }
 
-/// Returns QPS and burst of a scenario with these settings under these flags.
+/// Returns QPS and burst for a scenario with these settings and for these flags.
 fn limit(settings: &str, flags: &str) -> Result<(Option<f64>, u32), String> {
     let asked = SettingsRequest {
         scenario: Some(own(settings, "createReplicaSets: {replicas: 1}")?),
@@ -86,11 +86,11 @@ fn the_default_is_a_stock_cluster_with_alternatives() {
         quick,
     ];
     assert_eq!(others(""), all);
-    // A flag disables alternatives that change it.
+    // A flag disables the alternatives that would change it.
     assert_eq!(others("--concurrent-replicaset-syncs 9").len(), 2);
     assert_eq!(others("--kube-api-qps 50"), []);
     assert_eq!(others("--upstream-defaults"), []);
-    // In real time each alternative would take as long as the run.
+    // In real time, each alternative would take as long as the run.
     assert_eq!(others("--engine threads"), []);
     assert_eq!(others("--scenario up-down"), []);
 }
@@ -113,7 +113,7 @@ fn each_client_limit_flag_replaces_one_number() {
     let (qps, burst) = ("--kube-api-qps 50", "--kube-api-burst 7");
     let both = "--kube-api-qps 50 --kube-api-burst 7";
     let upstream = "--upstream-defaults";
-    // Redundant flags with the same meaning.
+    // Redundant flags that mean the same.
     let and_qps = "--upstream-defaults --kube-api-qps 20";
     let and_both = "--upstream-defaults --kube-api-qps 20 --kube-api-burst 30";
     let own_and_both = "upstream-defaults: true, kube-api-qps: 20, kube-api-burst: 30";
