@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_seeds_of_either_behavior_break_no_invariant() {
+    fn the_first_seeds_of_either_behaviour_break_no_invariant() {
         let outcome = campaign(2, 60);
         let told: Vec<String> = outcome
             .failures
@@ -286,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn behaviors_alternate_unless_one_is_requested() {
+    fn behaviours_alternate_unless_one_is_requested() {
         assert_eq!(behaviour_of(2, None), Behaviour::Upstream);
         assert_eq!(behaviour_of(3, None), Behaviour::Hardened);
         let asked_for = behaviour_of(2, Some(Behaviour::Hardened));

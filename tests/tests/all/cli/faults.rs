@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use super::{EXAMPLES, assert_section_refused, folder, folder_of, json_in, refused, write};
 
-/// The known bugs, each with the number that shows it under upstream's behavior.
+/// The known bugs, each with the number that shows it under upstream's behaviour.
 const BUGS: [(&str, &str); 16] = [
     ("m01-stale-watch", "10  pods created in excess"),
     (

@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn m06_both_behaviors_replace_rejected_pods_without_a_pause() {
+    fn m06_both_behaviours_replace_rejected_pods_without_a_pause() {
         // The counts are for twenty seconds, with two replicas.
         assert_figures("m06", |v| v.most_creates_per_minute, 464, 464);
     }
@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn m08_failed_pods_accumulate_with_both_behaviors() {
+    fn m08_failed_pods_accumulate_with_both_behaviours() {
         assert_figures("m08", |v| v.peak_pods, 210, 210);
     }
 

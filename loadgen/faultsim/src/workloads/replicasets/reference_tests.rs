@@ -173,7 +173,7 @@ fn a_wrong_status_and_too_few_pods_are_reported() {
 }
 
 #[test]
-fn the_model_agrees_with_both_behaviors_without_faults() {
+fn the_model_agrees_with_both_behaviours_without_faults() {
     let schedules = (0..).map(|seed| draw::<ReplicaSets>(seed, &[]));
     let schedules = schedules.filter(|schedule| schedule.classes.is_empty());
     let (mut compared, mut sometimes) = ([0, 0], BTreeSet::new());
