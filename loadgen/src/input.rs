@@ -150,7 +150,7 @@ impl InputObject {
     }
 }
 
-/// Amounts by resource name.
+/// Resource amounts, by resource name.
 pub type Requests = BTreeMap<String, Quantity>;
 
 /// Pods with the same spec.
@@ -187,27 +187,27 @@ pub struct InputSize {
     pub requests: BTreeMap<Requests, u64>,
 }
 
-/// The objects that came from files.
+/// The counts of the objects that came from files.
 #[derive(Clone, Debug, Default, Serialize, JsonSchema)]
 pub struct InputCounts {
-    /// Objects taken, by kind.
+    /// Number of objects taken, by kind.
     pub taken: BTreeMap<String, u64>,
-    /// Documents of kinds that are not simulated, by kind.
+    /// Number of documents of kinds that are not simulated, by kind.
     pub ignored: BTreeMap<String, u64>,
-    /// The initial state of their pods.
+    /// The initial state of the pods.
     pub pods: InputPods,
 }
 
-/// The initial state of the pods of files.
+/// The number of pods from files in each initial state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct InputPods {
-    /// Active and ready.
+    /// Pods that are active and ready.
     pub ready: u64,
-    /// Active and not ready: they may stay so, which does not fail a run.
+    /// Pods that are active and not ready. They may stay so, which does not fail a run.
     pub not_ready: u64,
-    /// Being deleted.
+    /// Pods that are being deleted.
     pub terminating: u64,
-    /// Succeeded or failed.
+    /// Pods that have succeeded or failed.
     pub ended: u64,
     /// Pods that were active and not ready, and still were when the run ended.
     pub still_not_ready: u64,

@@ -194,7 +194,7 @@ fn check_share(pods: u64, workloads: u64, sizes: Sizes) -> Result<(), String> {
 /// Resolves how many pods and workloads a generated cluster has at 100 %.
 ///
 /// # Errors
-/// The numbers are inconsistent.
+/// The requested numbers contradict each other or are too large.
 pub(crate) fn pods_and_workloads(
     asked: &ScenarioSettings,
     sizes: Sizes,

@@ -32,7 +32,7 @@ impl Place {
 /// A value and its place.
 #[derive(Clone, Debug)]
 pub struct Located {
-    /// The place where the value starts.
+    /// The place at which the value starts.
     pub place: Place,
     /// The value.
     pub value: Value,

@@ -158,7 +158,7 @@ impl BaselineFlags {
     }
 }
 
-/// A baseline to compare a run with.
+/// A baseline that a run is compared with.
 #[derive(Debug)]
 pub(super) struct Baseline<'a> {
     name: &'a str,

@@ -57,7 +57,8 @@ pub(super) fn run(flags: &RunFlags) -> Result<u8> {
         false => None,
     };
     let cancel = Arc::new(AtomicBool::new(false));
-    // The full-screen view would overwrite a message; it shows the waiting itself.
+    // A message about an interrupt would be lost: the full-screen view overwrites it, and shows the
+    // interrupt itself.
     let says_nothing = flags.quiet || flags.tui;
     let temporary = outputs.as_ref().map(Outputs::temporary);
     let interrupter = interrupt::watch(&cancel, temporary.unwrap_or_default(), says_nothing);

@@ -66,7 +66,7 @@ pub struct Row {
     pub ratio: Option<f64>,
     /// The p-value of the Mann-Whitney test; absent if it can't be significant.
     pub p_value: Option<f64>,
-    /// How much worse the metric may be.
+    /// How much worse the metric may be than in the base, as text.
     pub tolerance: String,
     /// The verdict.
     pub verdict: Verdict,

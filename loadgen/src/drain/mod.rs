@@ -50,7 +50,7 @@ struct Answer {
     notes: Vec<String>,
 }
 
-/// What the drain does with a pod.
+/// A pod on the node and the drain's effect on it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 struct Fate {
     namespace: String,
@@ -66,7 +66,7 @@ struct Fate {
     why: String,
 }
 
-/// What can happen to a pod, in display order.
+/// The drain's effect on a pod, in display order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 enum Verdict {

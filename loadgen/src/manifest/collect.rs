@@ -338,7 +338,7 @@ impl Collector {
         })
     }
 
-    /// Starts a document.
+    /// Starts a document of the current file.
     pub(super) fn begin_document(&mut self) {
         self.document += 1;
     }

@@ -274,7 +274,7 @@ fn read_text(
     collector.end_file()
 }
 
-/// Reports whether the first byte that is not a space is `{`. Consumes the spaces before it.
+/// Reports whether the first byte that is not whitespace is `{`. Consumes the whitespace before it.
 fn begins_with_brace(reader: &mut impl BufRead) -> io::Result<bool> {
     loop {
         let buffer = reader.fill_buf()?;

@@ -159,7 +159,7 @@ impl<R: Read> Text<R> {
         Ok(read > 0)
     }
 
-    /// Returns the next byte that is not a space, without consuming it; `None` at the end.
+    /// Returns the next byte that is not whitespace, without consuming it; `None` at the end.
     pub(super) fn peek(&mut self) -> Result<Option<u8>, Trouble> {
         loop {
             let rest = &self.window[self.at..self.end];

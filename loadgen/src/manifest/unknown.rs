@@ -79,7 +79,7 @@ pub(super) fn add(found: &mut Found, number: usize, object: &InputObject, mut fi
 }
 
 /// Returns the unknown fields of an object from which a server has removed the fields at `dropped`.
-/// They include similar names only for the parts that this module lists.
+/// A similar known name is given only for the parts that this module lists.
 pub(super) fn with_dropped(object: &InputObject, dropped: &[String]) -> Vec<Field> {
     let mut fields = fields_of(object, &mut Specs::new());
     for path in dropped {

@@ -317,7 +317,7 @@ fn check_size(chunk: &Chunk) -> io::Result<()> {
     Err(io::Error::new(io::ErrorKind::FileTooLarge, problem))
 }
 
-/// Reports whether a line is this document marker, either alone or followed by a space.
+/// Reports whether a line is this document marker, either alone or followed by whitespace.
 #[inline]
 fn is_marker(line: &[u8], marker: &[u8]) -> bool {
     line.strip_prefix(marker).is_some_and(|rest| {

@@ -110,7 +110,7 @@ pub enum Shape {
     Phase,
 }
 
-/// A metric of a result.
+/// A metric of the catalogue.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Metric {
     /// The metric's stable name: its path in the JSON, with `{}` in place of a selected name.

@@ -14,7 +14,7 @@ const LIKE_ENOUGH: f64 = 0.72;
 /// The maximum number of names to propose.
 const PROPOSED: usize = 3;
 
-/// The name of a metric of a result.
+/// The name of a value in a result: a metric with its selections.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MetricName {
     /// The metric's name as the user wrote it.

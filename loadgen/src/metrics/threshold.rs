@@ -49,18 +49,18 @@ pub struct Threshold {
     bound_text: String,
 }
 
-/// The outcome of a threshold.
+/// The outcome of checking a threshold.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct ThresholdOutcome {
     /// The threshold: `pod_ready_latency p99 < 5s`.
     pub threshold: String,
-    /// The measured value, in `unit`; absent if the result has none.
+    /// The measured value, in `unit`; absent if the result has no value.
     pub value: Option<f64>,
     /// The unit of the value.
     pub unit: Unit,
-    /// Whether the threshold is met. Without a value it is not.
+    /// Whether the threshold is met. It is not met if there is no value.
     pub met: bool,
-    /// Why there is no value, or a remark about it.
+    /// Why there is no value, or a remark about it; otherwise empty.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub note: String,
 }

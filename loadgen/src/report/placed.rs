@@ -1,9 +1,9 @@
 //! Files that appear only when complete: each is written under a unique name in the same folder,
 //! and then renamed.
 //!
-//! The temporary file is always created anew, so writing never follows an existing file or link. It
-//! is locked while it is written. An unlocked temporary file belongs to a process that was killed,
-//! and is removed at the next start.
+//! The temporary file is always a new one, so writing never follows an existing file or link. It is
+//! locked while it is written. An unlocked temporary file belongs to a process that was killed, and
+//! is removed at the next start.
 
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::io;

@@ -13,7 +13,7 @@ const EXPIRED: &str = "five minutes later: one event each";
 /// The phase of the scenario in which answers to creates are lost.
 const LOST: &str = "scale up; each first answer is lost";
 
-/// The explanation of a run.
+/// The explanation of a run, for the report.
 pub(super) struct Explanation {
     /// The paragraphs, each with its label.
     pub(super) paragraphs: Vec<(&'static str, String)>,

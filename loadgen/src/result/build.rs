@@ -3,13 +3,13 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 
-/// The build of the program. The same in every result of one binary.
+/// The build of the program, the same in every result of one binary.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
 pub struct Build {
     /// The commit, if the source was a git checkout or the environment variable `PODSTORM_COMMIT`
     /// was set for the build.
     pub commit: Option<String>,
-    /// Whether the source differed from this commit; absent if unknown.
+    /// Whether the source differed from the commit; absent if unknown.
     pub dirty: Option<bool>,
     /// The compiler, as `rustc --version` reports it.
     pub rustc: String,

@@ -31,35 +31,35 @@ pub struct RunResult {
     pub build: Build,
     /// The scenario.
     pub scenario: String,
-    /// The question of the scenario.
+    /// The question that the scenario asks.
     pub question: String,
-    /// The answer of this run; absent if it missed its end condition.
+    /// The answer of this run; absent if the run missed its end condition.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub answer: Option<String>,
     /// `virtual` or `threads`.
     pub engine: String,
     /// `upstream` or `hardened`.
     pub behaviour: String,
-    /// Every feature gate.
+    /// Every feature gate, and whether it is on.
     pub feature_gates: BTreeMap<String, bool>,
-    /// The seed.
+    /// The seed of all random choices.
     pub seed: u64,
-    /// The full settings.
+    /// All settings of the run.
     pub settings: Settings,
     /// How the run ended.
     pub outcome: Outcome,
-    /// Results of the scenario with alternative settings.
+    /// Results of the same scenario with alternative settings.
     pub alternatives: Vec<Alternative>,
     /// Pods over the whole run.
     pub pods: PodCounts,
     /// Pods that a controller created above the largest desired count since the version it had
     /// read.
     pub excess_pods_created: u64,
-    /// Wasted work.
+    /// Work that had no effect.
     pub wasted_work: WastedWork,
     /// Totals of the workloads that finish, such as Jobs.
     pub finished: Finished,
-    /// What was waited for.
+    /// The waits of pods, API calls, keys and workers.
     pub waits: Waits,
     /// API calls of the controllers by `verb resource outcome`: api_calls{create pods 201}.
     pub api_calls: BTreeMap<String, u64>,
@@ -91,43 +91,43 @@ pub struct RunResult {
     /// count with the time until then.
     #[serde(rename = "slowest_replicasets")]
     pub slowest_workloads: Vec<SlowWorkload>,
-    /// Kubernetes Events by `type reason`: events{Warning FailedCreate}. They are counted as recorded, before
-    /// correlation.
+    /// Kubernetes Events by `type reason`: events{Warning FailedCreate}. They are counted when they
+    /// are recorded, before correlation.
     pub events: BTreeMap<String, u64>,
-    /// Outcomes of the Events.
+    /// How many Events were written and dropped.
     pub event_writer: EventWriterCounts,
-    /// Watch events delivered to the controllers' caches.
+    /// Watch events that were delivered to the controllers' caches.
     pub watch_events: u64,
     /// The server's last resource version.
     pub resource_version: u64,
     /// Engine time from start to end, seconds (simulated on the virtual engine).
     pub elapsed_seconds: f64,
-    /// Each phase of the scenario.
+    /// The results of each phase of the scenario.
     pub phases: Vec<Phase>,
-    /// The outcome of each `--threshold`, in order.
+    /// The outcome of each `--threshold`, in the order of the command line.
     pub thresholds: Vec<ThresholdOutcome>,
     /// The run over time.
     pub series: Series,
-    /// The objects of `-f`: those taken and those left out, by kind.
+    /// The objects from `-f`, by kind: those that were taken and those that were left out.
     pub input: InputCounts,
     /// Rollouts of Deployments from `-f` that were not complete when the run ended.
     pub incomplete_rollouts: IncompleteRollouts,
-    /// The machine and the resources used; absent from a virtual run by default.
+    /// The machine, and the resources that the run used; absent from virtual runs by default.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub host: Option<Host>,
 }
 
-/// The same scenario with other settings.
+/// The result of the same scenario with other settings.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
 pub struct Alternative {
-    /// A description of the settings: `100 QPS`.
+    /// A description of these settings: `100 QPS`.
     pub with: String,
     /// Engine time of the measured phases, without those that only set up the cluster, seconds;
-    /// absent if the end condition was not met.
+    /// absent if the run missed its end condition.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub seconds: Option<f64>,
-    /// The most pods that were missing or not ready at the same time, of those desired when one of
-    /// these phases began.
+    /// The maximum number of pods that were missing or not ready at the same time, among those that
+    /// were desired when one of these phases began.
     pub pods_down_peak: u64,
 }
 
@@ -164,9 +164,9 @@ pub struct Outcome {
     pub converged: bool,
     /// The process exit code.
     pub exit_code: u8,
-    /// The reason, in words; empty on success.
+    /// The reason for a failure, in words; empty on success.
     pub reason: String,
-    /// Broken invariants.
+    /// Descriptions of the broken invariants.
     pub violations: Vec<String>,
 }
 
@@ -186,32 +186,32 @@ impl Outcome {
 /// Counts of pods.
 #[derive(Clone, Debug, Default, Serialize, JsonSchema)]
 pub struct PodCounts {
-    /// Created in the run, by any client. Pods from `-f` existed before.
+    /// Pods created during the run, by any client. Pods from `-f` existed before.
     pub created: u64,
-    /// Bound to a node.
+    /// Pods bound to a node.
     pub bound: u64,
-    /// Became ready.
+    /// Pods that became ready.
     pub ready: u64,
-    /// Finally removed.
+    /// Pods finally removed.
     pub deleted: u64,
-    /// Adopted by a ReplicaSet.
+    /// Pods adopted by a ReplicaSet.
     pub adopted: u64,
-    /// Released by a ReplicaSet.
+    /// Pods released by a ReplicaSet.
     pub released: u64,
-    /// The most pods that existed at the same time.
+    /// The maximum number of pods that existed at the same time.
     pub peak: u64,
 }
 
-/// Wasted work.
+/// Work that had no effect.
 #[derive(Clone, Debug, Default, Serialize, JsonSchema)]
 pub struct WastedWork {
-    /// Syncs without any API call.
+    /// Syncs that made no API call.
     pub syncs_without_requests: u64,
     /// Syncs refused by the read-your-writes gate.
     pub stale_sync_skips: u64,
-    /// Deletes answered with 404.
+    /// Deletes that were answered with 404.
     pub deletes_not_found: u64,
-    /// Status writes answered with 409.
+    /// Status writes that were answered with 409.
     pub status_conflicts: u64,
     /// Owned pods that were removed before they were ever ready.
     pub pods_never_ready: u64,
@@ -220,13 +220,13 @@ pub struct WastedWork {
 /// Totals of the workloads that finish, such as Jobs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Finished {
-    /// Complete workloads.
+    /// Workloads that have completed.
     pub complete: u64,
-    /// Failed workloads.
+    /// Workloads that have failed.
     pub failed: u64,
-    /// Unfinished workloads.
+    /// Workloads that have not finished.
     pub open: u64,
-    /// Pods created for them.
+    /// Pods created for these workloads.
     pub pods_created: u64,
     /// Pods, or indexes, that count as succeeded.
     pub pods_succeeded: u64,
@@ -261,20 +261,20 @@ impl Finished {
     }
 }
 
-/// What was waited for, over the whole run. Seconds are sums over everything that waited: divided
-/// by `elapsed_seconds` they give the average number that waited.
+/// The waits during the whole run. Times are sums over everything that waited: divided by
+/// `elapsed_seconds`, they give the average number that waited.
 #[derive(Clone, Debug, Default, Serialize, JsonSchema)]
 pub struct Waits {
-    /// Pods that found no place on a node when they were to be bound.
+    /// Pods for which no node had a place when they were to be bound.
     pub place_pods: u64,
     /// Time that pods waited for a place on a node until they were bound or deleted, seconds.
     pub place_seconds: f64,
-    /// The most pods that waited for a place on a node at the same time.
+    /// The maximum number of pods that waited for a place on a node at the same time.
     pub place_pods_peak: u64,
-    /// The total capacity, in pods, of the schedulable nodes when the most pods waited; 0 if none
-    /// waited.
+    /// The total capacity, in pods, of the schedulable nodes when the maximum number of pods
+    /// waited; 0 if none waited.
     pub places: u64,
-    /// API calls of syncs that could wait, because there was a client limit or a latency.
+    /// API calls of syncs that could have to wait, because there was a client limit or a latency.
     pub calls: u64,
     /// Time that these calls waited for the client limit, seconds.
     pub client_limit_seconds: f64,
@@ -293,16 +293,16 @@ pub struct Waits {
     pub sync_waiting_seconds: f64,
 }
 
-/// Outcomes of the Events.
+/// How many Events were written and dropped.
 #[derive(Clone, Debug, Default, Serialize, JsonSchema)]
 pub struct EventWriterCounts {
     /// Events written to the server after correlation, both new and repeated ones.
     pub written: u64,
-    /// Events dropped because a queue was full.
+    /// Events that were dropped because a queue was full.
     pub dropped: u64,
 }
 
-/// A distribution.
+/// The statistics of a distribution.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, JsonSchema)]
 pub struct Quantiles {
     /// Number of values.
@@ -324,15 +324,15 @@ pub struct Quantiles {
 /// A phase of a scenario.
 #[derive(Clone, Debug, Default, Serialize, JsonSchema)]
 pub struct Phase {
-    /// Its name, such as `scale to 100 %`.
+    /// The name of the phase, such as `scale to 100 %`.
     pub name: String,
-    /// Whether it only set up the cluster: nothing that began in it is in the distributions of the
-    /// whole run.
+    /// Whether the phase only set up the cluster: nothing that began in it is in the distributions
+    /// of the whole run.
     pub set_up: bool,
-    /// Engine time at which it began, seconds.
+    /// Engine time at which the phase began, seconds.
     pub began_seconds: f64,
-    /// Engine time from its first write until its condition was met, seconds. Loading the objects
-    /// of `-f` comes before that.
+    /// Engine time from the first write of the phase until its condition was met, seconds. Loading
+    /// the objects of `-f` comes before that.
     pub seconds: f64,
     /// Pods created during the phase.
     pub pods_created: u64,
@@ -340,61 +340,61 @@ pub struct Phase {
     pub pods_deleted: u64,
     /// Excess pods created during the phase.
     pub excess_pods_created: u64,
-    /// Whether its condition was met.
+    /// Whether the condition of the phase was met.
     pub converged: bool,
-    /// Syncs that began in it without any API call; `work_duration_seconds` has the number of all
-    /// its syncs.
+    /// Syncs that began in the phase and made no API call; `work_duration_seconds` has the number
+    /// of all its syncs.
     pub syncs_without_requests: u64,
-    /// Convergences that began in it, seconds.
+    /// Time of the convergences that began in the phase, seconds.
     pub convergence_seconds: Quantiles,
-    /// Pods created in it, seconds until ready.
+    /// Time until ready of the pods that were created in the phase, seconds.
     pub pod_ready_seconds: Quantiles,
-    /// Rollouts that began in it, seconds.
+    /// Time of the rollouts that began in the phase, seconds.
     pub rollout_seconds: Quantiles,
-    /// Rollouts that were past their progress deadline at its end.
+    /// Rollouts that were past their progress deadline at the end of the phase.
     pub rollouts_failed: u64,
-    /// The most pods that were missing or not ready at the same time, of those that all owners
-    /// desired when the phase began.
+    /// The maximum number of pods that were missing or not ready at the same time, among those that
+    /// all owners desired when the phase began.
     pub pods_down_peak: u64,
-    /// The most pods of one owner that were missing or not ready at the same time, counted
-    /// likewise.
+    /// The maximum number of pods of one owner that were missing or not ready at the same time,
+    /// counted in the same way.
     pub pods_down_of_one_peak: u64,
     /// Nodes that a drain skipped, because budgets or finalizers hold their pods.
     pub nodes_held: u64,
-    /// Workloads of each kind, by its name. The pods of a Deployment's ReplicaSets count for the
-    /// Deployment.
+    /// The workloads of each kind, by the name of the kind. The pods of a Deployment's ReplicaSets
+    /// count for the Deployment.
     pub workloads: BTreeMap<String, KindInPhase>,
-    /// Keys added in it, seconds in the queue.
+    /// Time in the queue of the keys that were added in the phase, seconds.
     pub queue_duration_seconds: Quantiles,
-    /// Syncs that began in it, seconds.
+    /// Time of the syncs that began in the phase, seconds.
     pub work_duration_seconds: Quantiles,
 }
 
 /// The workloads of a kind in a phase.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct KindInPhase {
-    /// Their pods that a drain evicted.
+    /// The pods of these workloads that a drain evicted.
     pub pods_evicted: u64,
-    /// The most pods of one of them that were missing or not ready at the same time, of those that
-    /// it desired when the phase began.
+    /// The maximum number of pods of one workload that were missing or not ready at the same time,
+    /// among those that the workload desired when the phase began.
     pub pods_down_of_one_peak: u64,
 }
 
-/// Rollouts of files that were not complete when the run ended.
+/// Rollouts from files that were not complete when the run ended.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct IncompleteRollouts {
-    /// The number of them.
+    /// The number of incomplete rollouts.
     pub count: u64,
-    /// The first of them, at most 20.
+    /// The first incomplete rollouts, at most 20.
     pub shown: Vec<IncompleteRollout>,
 }
 
-/// An incomplete rollout, and why.
+/// An incomplete rollout and the reason.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct IncompleteRollout {
     /// The Deployment's namespace.
     pub namespace: String,
-    /// Its name.
+    /// The Deployment's name.
     pub name: String,
     /// The reason: `2 pods can't become ready: CrashLoopBackOff`.
     pub reason: String,
@@ -431,32 +431,33 @@ impl IncompleteRollouts {
 /// The machine and the resources that the run used.
 #[derive(Clone, Debug, Default, Serialize, JsonSchema)]
 pub struct Host {
-    /// Real time including the reading of files, seconds.
+    /// Real time, including the time for reading files, seconds.
     pub wall_seconds: f64,
     /// Part of `wall_seconds` in which files were read, seconds.
     pub load_seconds: f64,
     /// CPU time of the process during the run, seconds.
     pub cpu_seconds: f64,
-    /// CPU time of all other processes of the machine during the run, seconds; absent if it can't
+    /// CPU time of all other processes on the machine during the run, seconds; absent if it can't
     /// be read or the process may not use every processor.
     pub other_cpu_seconds: Option<f64>,
     /// Peak resident memory of the process up to the end of the run, bytes.
     pub peak_memory_bytes: u64,
-    /// Pod writes (creations and final deletions) per second of wall time without the reading of files.
+    /// Pod writes (creations and final deletions) per second of real time, without the time for
+    /// reading files.
     pub pods_per_second: f64,
-    /// Processors available.
+    /// Number of available processors.
     pub cpus: usize,
-    /// Processor model, if it can be read.
+    /// Processor model; empty if it can't be read.
     pub cpu_model: String,
     /// Operating system and architecture.
     pub platform: String,
-    /// The binary's allocator.
+    /// The allocator of the binary.
     pub allocator: String,
     /// Memory of the machine, bytes; 0 if it can't be read.
     pub memory_bytes: u64,
-    /// Load averages of the machine over 1, 5 and 15 minutes before the run, if they can be read:
-    /// the other load of the machine.
+    /// Load averages of the machine over 1, 5 and 15 minutes before the run, which show its other
+    /// load; absent if they can't be read.
     pub load_average_before: Option<[f64; 3]>,
-    /// Load averages after the run.
+    /// Load averages after the run; absent if they can't be read.
     pub load_average_after: Option<[f64; 3]>,
 }

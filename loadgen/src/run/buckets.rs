@@ -1,24 +1,24 @@
-//! Converts histograms with many buckets to distributions with few buckets and round bounds.
+//! Converts histograms with many buckets to distributions with few buckets that have round bounds.
 
 use hdrhistogram::Histogram;
 
 use crate::result::Bucket;
 
-/// Buckets per decade of a wide distribution…
+/// The number of buckets per decade of a wide distribution…
 const PER_DECADE: i32 = 10;
 
-/// …and of one that spans less than two decades.
+/// …and of a distribution that spans less than two decades.
 const PER_DECADE_NARROW: i32 = 40;
 
-/// Converts a distribution in nanoseconds to buckets in seconds; equal values, including zero,
-/// share one bucket. At most about 130 buckets for a span of 13 decades, and at most 80 for a span
-/// of two.
+/// Converts a distribution in nanoseconds to buckets in seconds. Equal values, including zeros,
+/// share one bucket. A span of 13 decades gives at most about 130 buckets, a span of two decades at
+/// most 80.
 pub(super) fn of_histogram(histogram: &Histogram<u64>) -> Vec<Bucket> {
     if histogram.is_empty() {
         return Vec::new();
     }
-    // Values that the histogram can't distinguish are represented by the smallest of them, here and
-    // below.
+    // Here and below, the smallest of several values that the histogram can't distinguish
+    // represents all of them.
     let least = |value: u64| histogram.lowest_equivalent(value).max(1);
     let (min, max) = (least(histogram.min()), least(histogram.max()));
     let narrow = max / min < 100;
@@ -36,7 +36,7 @@ pub(super) fn of_histogram(histogram: &Histogram<u64>) -> Vec<Bucket> {
             count: 0,
         })
         .collect();
-    // Values of zero belong to the first bucket.
+    // Zeros belong to the first bucket.
     if histogram.min() == 0 {
         buckets[0].above = 0.0;
     }
@@ -51,17 +51,17 @@ pub(super) fn of_histogram(histogram: &Histogram<u64>) -> Vec<Bucket> {
     buckets
 }
 
-/// Returns the smallest step whose bound is not below a value.
+/// Returns the smallest step whose bound is not below the value.
 fn step_not_below(ns: f64, per_decade: i32) -> i32 {
     let near = (ns.log10() * f64::from(per_decade)).round() as i32;
-    // The bounds are rounded, so the logarithm alone may be off by one.
+    // The bounds are rounded, so the logarithm may be off by one step.
     (near - 1..=near + 1)
         .find(|step| bound_ns(*step, per_decade) >= ns)
         .unwrap_or(near + 2)
 }
 
-/// Returns the bound of a step, rounded to three digits: a round number, and the same on every
-/// machine, even if the last bit of its math library differs.
+/// Returns the bound of a step, rounded to three digits: a round number that is the same on every
+/// machine, even if the last bits of their math libraries differ.
 fn bound_ns(step: i32, per_decade: i32) -> f64 {
     let (decade, within) = (step.div_euclid(per_decade), step.rem_euclid(per_decade));
     let digits = (10f64.powf(f64::from(within) / f64::from(per_decade)) * 100.0).round();

@@ -1,4 +1,4 @@
-//! Combines the counters of the tasks to the result of a run.
+//! Combines the counters of the tasks into the result of a run.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
@@ -23,7 +23,7 @@ use crate::result::{
 use crate::scenario::answer;
 use crate::settings::Settings;
 
-/// Converts the server's counts of pods for the result.
+/// Converts the server's pod counts for the result.
 pub(super) fn pod_counts(pods: &PodTotals) -> PodCounts {
     PodCounts {
         created: pods.created,
@@ -36,7 +36,7 @@ pub(super) fn pod_counts(pods: &PodTotals) -> PodCounts {
     }
 }
 
-/// Counts the objects that came from files.
+/// Counts the objects that came from files, by kind, and their pods, by state.
 pub(super) fn count_input(objects: &[InputObject]) -> InputCounts {
     let mut counts = InputCounts::default();
     for object in objects {
@@ -48,8 +48,8 @@ pub(super) fn count_input(objects: &[InputObject]) -> InputCounts {
 }
 
 impl Engine {
-    /// Builds the result of a run with these settings, from how and when it ended and how much real
-    /// time it took.
+    /// Builds the result of a run with these settings. The other arguments are how and when the run
+    /// ended, the real time that it took, its input and its time series.
     pub(super) fn harvest(
         &self,
         settings: &Settings,
@@ -132,7 +132,7 @@ impl Engine {
             incomplete_rollouts: report.incomplete_rollouts,
             settings: settings.clone(),
         };
-        // A run that missed its condition has no answer: it has measured something else.
+        // A run that missed its condition has no answer, because it has measured something else.
         let template = settings.scenario.answer.as_ref();
         result.answer = template
             .filter(|_| result.outcome.converged)
@@ -165,7 +165,7 @@ impl Engine {
         work
     }
 
-    /// Returns the records of the workers for each phase.
+    /// Returns what the workers have recorded for each phase.
     fn recorded(&self) -> Recorded {
         for worker in &self.metrics.workers {
             let mut worker = worker.lock().expect("a panic in a task ends the run");
@@ -199,7 +199,7 @@ impl Engine {
         counts
     }
 
-    /// Returns the waits until now.
+    /// Returns the total waits until `now`.
     fn waits(&self, recorded: &Recorded, now: Now) -> Waits {
         let mut calls = CallWaits::default();
         for worker in &self.metrics.workers {
@@ -213,7 +213,7 @@ impl Engine {
                 .place_waits(now)
         });
         let places = scheduler.unwrap_or_default();
-        // The histograms have three digits, which is enough for a sum.
+        // The histograms have three significant digits, which is enough for a sum.
         let all = |durations: &ByPhase| {
             let all = durations.merged(|_| true);
             let sum = if all.is_empty() {
@@ -290,7 +290,7 @@ struct Work {
     syncs_without_requests: u64,
 }
 
-/// Returns the phases with the latencies that began in each.
+/// Returns the phases, each with the latencies of what began in it.
 fn by_phase(report: &Report, recorded: &Recorded) -> Vec<Phase> {
     let mut phases = report.phases.clone();
     for (number, phase) in phases.iter_mut().enumerate() {
@@ -309,7 +309,7 @@ fn by_phase(report: &Report, recorded: &Recorded) -> Vec<Phase> {
     phases
 }
 
-/// Returns the serialized form of a unit variant.
+/// Returns the serialized name of a unit variant.
 fn word(value: &impl serde::Serialize) -> String {
     match serde_json::to_value(value) {
         Ok(serde_json::Value::String(word)) => word,
@@ -317,7 +317,7 @@ fn word(value: &impl serde::Serialize) -> String {
     }
 }
 
-/// Returns the quantiles in seconds of a histogram in nanoseconds.
+/// Returns the quantiles, in seconds, of a histogram in nanoseconds.
 pub(crate) fn seconds(histogram: &Histogram<u64>) -> Quantiles {
     if histogram.is_empty() {
         return Quantiles::default();

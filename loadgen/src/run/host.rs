@@ -5,7 +5,7 @@ use std::fs;
 use crate::result::{Host, PodCounts};
 use crate::settings::resolve::Machine;
 
-/// Resource usage of the process and the machine when a run began.
+/// The resource usage of the process and the machine at the start of a run.
 #[derive(Debug)]
 pub(super) struct Before {
     load_average: Option<[f64; 3]>,
@@ -14,7 +14,7 @@ pub(super) struct Before {
 }
 
 impl Before {
-    /// Reads the current usage.
+    /// Reads the current resource usage.
     pub(super) fn now() -> Before {
         Before {
             load_average: load_average(),
@@ -24,7 +24,7 @@ impl Before {
     }
 }
 
-/// Returns the machine and the costs of a run that took `wall_seconds` and created `pods`.
+/// Returns the machine and the resource usage of a run that took `wall_seconds` and created `pods`.
 pub(super) fn of_run(wall_seconds: f64, pods: &PodCounts, before: &Before) -> Host {
     let machine = Machine::this();
     let others = before.other_cpu_seconds.zip(other_cpu_seconds());
@@ -32,7 +32,8 @@ pub(super) fn of_run(wall_seconds: f64, pods: &PodCounts, before: &Before) -> Ho
         wall_seconds,
         load_seconds: 0.0,
         cpu_seconds: (cpu_seconds().unwrap_or(0.0) - before.cpu_seconds).max(0.0),
-        // Both are read in ticks, at slightly different times.
+        // Both values are read in ticks and at slightly different times, so the difference may be
+        // negative.
         other_cpu_seconds: others.map(|(before, now)| (now - before).max(0.0)),
         peak_memory_bytes: status_kilobytes("VmHWM:").map_or(0, |kilobytes| kilobytes * 1024),
         pods_per_second: (pods.created + pods.deleted) as f64 / wall_seconds.max(1e-9),
@@ -59,7 +60,7 @@ fn load_average() -> Option<[f64; 3]> {
     Some([next()?, next()?, next()?])
 }
 
-/// Ticks per second in which Linux reports CPU time.
+/// The ticks per second in which Linux reports CPU time.
 const TICKS_PER_SECOND: f64 = 100.0;
 
 /// Returns the CPU time of other processes on the machine, plus the time that a hypervisor
@@ -74,11 +75,13 @@ fn other_cpu_seconds() -> Option<f64> {
     Some((busy_seconds(&stat)? - cpu_seconds()?).max(0.0))
 }
 
-/// Returns the CPU time that a machine was busy, from the text of its `/proc/stat`.
+/// Returns the CPU time for which a machine was busy, from the text of its `/proc/stat`; `None` if
+/// the text can't be parsed.
 fn busy_seconds(stat: &str) -> Option<f64> {
     let all = stat.lines().next()?.strip_prefix("cpu ")?;
     let ticks: Result<Vec<f64>, _> = all.split_ascii_whitespace().map(str::parse).collect();
-    // user, nice, system, idle, iowait, irq, softirq, steal; user and nice include guests.
+    // The fields are user, nice, system, idle, iowait, irq, softirq, steal; user and nice include
+    // guests.
     match ticks.ok()?[..] {
         [user, nice, system, _, _, irq, softirq, steal, ..] => {
             Some((user + nice + system + irq + softirq + steal) / TICKS_PER_SECOND)
@@ -90,15 +93,15 @@ fn busy_seconds(stat: &str) -> Option<f64> {
 /// Returns the CPU time of the process from `/proc/self/stat`; `None` if it can't be read.
 fn cpu_seconds() -> Option<f64> {
     let stat = fs::read_to_string("/proc/self/stat").ok()?;
-    // The name of the command may contain spaces; it ends with the last parenthesis. User and
-    // system time are the 14th and 15th fields, in ticks.
+    // The name of the command may contain spaces, and ends with the last parenthesis. User and
+    // system time are fields 14 and 15, in ticks.
     let mut fields = stat.rsplit_once(')')?.1.split_ascii_whitespace().skip(11);
     let user: f64 = fields.next()?.parse().ok()?;
     let system: f64 = fields.next()?.parse().ok()?;
     Some((user + system) / TICKS_PER_SECOND)
 }
 
-/// Returns a number from `/proc/self/status`; `None` if it can't be read.
+/// Returns a number in kB from `/proc/self/status`; `None` if it can't be read.
 fn status_kilobytes(name: &str) -> Option<u64> {
     let status = fs::read_to_string("/proc/self/status").ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix(name))?;

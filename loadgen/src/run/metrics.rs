@@ -1,4 +1,4 @@
-//! The metrics of a run under their Kubernetes names, readable while it runs.
+//! The metrics of a run under their names in Kubernetes, readable during the run.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -14,7 +14,7 @@ use podstorm_sim::engine::worker::AnyWorker;
 
 use super::sampler::Sources;
 
-/// Read access to the metrics of a run, from any thread. Reading does not affect the run.
+/// Access to the metrics of a run, from any thread. Reading them does not affect the run.
 #[derive(Clone, Debug)]
 pub struct Metrics {
     pub(super) sources: Sources,
@@ -22,36 +22,36 @@ pub struct Metrics {
     pub(super) caches: Option<Caches>,
     pub(super) workers: Vec<Arc<Mutex<dyn AnyWorker>>>,
     pub(super) writers: Vec<Arc<Mutex<EventWriter>>>,
-    /// Engine time of the last update, ns.
+    /// The engine time of the last update, ns.
     pub(super) now_ns: Arc<AtomicI64>,
 }
 
 impl Metrics {
-    /// Returns the current value of all metrics, by name. O(keys of the queues); briefly locks each
-    /// worker.
+    /// Returns the current values of all metrics, sorted by name. O(keys of the queues); locks each
+    /// worker briefly.
     pub fn families(&self) -> Vec<Family> {
-        // Relaxed: the number orders nothing.
+        // Relaxed: no other data depends on the number.
         let now_ns = self.now_ns.load(Ordering::Relaxed);
         let of_run = [self.requests(), self.store_versions()];
         let of_run = of_run.into_iter().chain(self.own(now_ns));
         merged(runner::families(&self.sources.runners, now_ns).chain(of_run))
     }
 
-    /// Returns `rest_client_requests_total`.
+    /// Returns the metric `rest_client_requests_total`.
     fn requests(&self) -> Family {
         let mut counts: BTreeMap<(String, &'static str), u64> = BTreeMap::new();
         let mut count = |calls: &ApiCalls| {
             calls.for_each(|verb, code, number| {
                 let method = method_of(verb);
                 let code = match code {
-                    // There was no answer.
+                    // The client got no answer.
                     0 => "<error>".to_owned(),
                     code => code.to_string(),
                 };
                 *counts.entry((code, method)).or_default() += number;
             });
         };
-        // A panicked task ends the run, but not the reading of metrics.
+        // A panic in a task ends the run, but must not prevent reading the metrics.
         for worker in &self.workers {
             let worker = worker.lock().unwrap_or_else(PoisonError::into_inner);
             count(worker.calls());
@@ -75,7 +75,7 @@ impl Metrics {
         }
     }
 
-    /// Returns `store_resource_version`.
+    /// Returns the metric `store_resource_version`.
     fn store_versions(&self) -> Family {
         let mut series = Vec::new();
         let mut push = |group: &str, resource: &str, version: Option<u64>| {
@@ -100,7 +100,7 @@ impl Metrics {
         }
     }
 
-    /// Returns the metrics without an upstream name.
+    /// Returns the metrics that have no name in upstream.
     fn own(&self, now_ns: i64) -> Vec<Family> {
         let (position, pods) = (&self.sources.position, self.sources.cluster.pod_totals());
         let read = |figure: &std::sync::atomic::AtomicU64| figure.load(Ordering::Relaxed) as f64;

@@ -53,13 +53,13 @@ use crate::settings::{EngineKind, Settings};
 use crate::units::NS_PER_SECOND;
 use crate::workloads;
 
-/// Runs a scenario until it ends, the time limit is reached, or `cancel` is set, and reports on
-/// what ran. The result's `host` is always set. The command omits it from the output of virtual
-/// runs by default, because everything else depends only on settings and input.
+/// Runs a scenario until it ends, the time limit is reached, or `cancel` is set, and returns the
+/// result so far. The result's `host` is always set. The command omits it from the output of
+/// virtual runs by default, because everything else depends only on settings and input.
 ///
 /// # Panics
-/// A feature gate was set in code that is [unknown or locked](Rows::check_gates). Gates from text
-/// are checked when they are parsed.
+/// Panics if code has set a feature gate that is [unknown or locked](Rows::check_gates). Gates from
+/// text are checked when they are parsed.
 pub fn run(
     settings: &Settings,
     objects: Vec<InputObject>,
@@ -104,12 +104,12 @@ pub fn run(
     engine.harvest(settings, end, now, clock.seconds(), input, series)
 }
 
-/// 2200-01-01T00:00:00Z: later times are ignored, because nothing has happened then, and because
-/// the clock of a run that began then would overflow.
+/// 2200-01-01T00:00:00Z: later times in objects are ignored, because nothing has happened at them
+/// yet, and because the clock of a run that began then would overflow.
 const LATEST_SECONDS: i64 = 7_258_118_400;
 
-/// Returns where the wall clock of a virtual run over these objects starts: not before any event in
-/// them, because pods would otherwise have become ready in the future.
+/// Returns the start of the wall clock of a virtual run over these objects, in ns: not before any
+/// event in the objects, because pods would otherwise have become ready in the future.
 pub(crate) fn wall_start_ns(objects: &[InputObject]) -> i64 {
     let times = objects.iter().flat_map(|object| {
         let meta = object.metadata();
@@ -117,7 +117,7 @@ pub(crate) fn wall_start_ns(objects: &[InputObject]) -> i64 {
             InputObject::Pod(pod) => pod.ready_time(),
             _ => Time::UNSET,
         };
-        // A deletion includes its latest end.
+        // The timestamp of a deletion is its latest end: the grace period comes before it.
         let grace = meta.deletion_grace_period_seconds.get().unwrap_or(0);
         let deletion = meta.deletion_timestamp.unix_seconds();
         let deleted = deletion.map(|end| end.saturating_sub(grace));
@@ -131,21 +131,21 @@ pub(crate) fn wall_start_ns(objects: &[InputObject]) -> i64 {
         .max(virtual_time::WALL_START_NS)
 }
 
-/// The parts of a run.
+/// The tasks of a run and the state that they share.
 struct Engine {
     executor: Arc<Executor>,
     tasks: Tasks,
-    /// Data that is read during the run.
+    /// The metrics, which may be read during the run.
     metrics: Metrics,
     recorded: Arc<Mutex<Recorded>>,
     scheduler: Option<Arc<Mutex<Scheduler>>>,
     driver: Arc<Mutex<Driver>>,
     wake_driver: Option<Waker>,
-    /// Whether files brought the cluster.
+    /// Whether the cluster comes from files.
     has_files: bool,
     delivered: Arc<AtomicU64>,
     phases: Vec<String>,
-    /// Resource usage before the run.
+    /// The resource usage at the start of the run.
     before: host::Before,
 }
 
@@ -157,7 +157,7 @@ impl Engine {
         keeps_past: bool,
     ) -> Engine {
         let before = host::Before::now();
-        // Nothing observes the expectations: no scenario kills its controllers.
+        // No scenario kills its controllers, so nothing has to observe the expectations.
         let scenario = &settings.scenario;
         let unpullable = scenario.sets_unpullable_images();
         let finishing = settings.finishing();
@@ -177,8 +177,8 @@ impl Engine {
         let connection = scenario
             .is_disturbed()
             .then(|| Arc::new(Connection::new(Arc::default(), 0, Arc::new(|| {}))));
-        // A controller without objects would only see unrelated ones.
-        // Claims need all controllers that a served cluster has for them.
+        // A controller without objects of its kind would only see unrelated ones. Claims need all
+        // the controllers that a served cluster has for them.
         let kinds_of_claims = [Kind::PERSISTENT_VOLUME_CLAIM, Kind::PERSISTENT_VOLUME];
         let has_claims = objects.iter().any(|it| {
             it.kind() == kinds_of_claims[0]
@@ -231,9 +231,10 @@ impl Engine {
             nodes,
             times: Arc::clone(&builder.times),
             rests_after: Box::new(move |workloads| {
-                // The number of workloads of all kinds: it fits none of several controllers.
+                // The number includes the workloads of all kinds, so it is useless if there are
+                // several controllers.
                 let workloads = if quiet.len() == 1 { workloads } else { 0 };
-                // Queue all listed objects before the caches count as filled.
+                // The caches must be filled and all listed objects queued first.
                 quiet
                     .iter()
                     .all(|runner| runner.is_synced() && runner.rests_after(workloads))
@@ -309,13 +310,13 @@ impl Engine {
         }
     }
 
-    /// Returns the tasks that queue the controllers' delayed keys.
+    /// Returns the tasks that queue the delayed keys of the controllers.
     fn timers(&self) -> Vec<TaskId> {
         let runners = self.metrics.sources.runners.iter();
         runners.flat_map(|runner| runner.timers()).collect()
     }
 
-    /// Called when nothing is left to happen by itself: returns whether the scenario continues.
+    /// Called when nothing will happen by itself any more. Returns whether the scenario continues.
     fn at_rest(&self, now: Now) -> bool {
         let driver = self.driver.lock();
         let mut driver = driver.expect("a panic in a task ends the run");

@@ -1,13 +1,13 @@
-//! Samples the time series of a run: reads counters that the tasks maintain anyway.
+//! Samples the time series of a run from counters that the tasks maintain anyway.
 //!
-//! A sample is taken when the run crosses a line of one of two grids, of engine time and of work
-//! done. A grid with too many samples becomes twice as wide, and of the samples between two new
-//! lines all but the first are dropped. The number of samples is therefore bounded however long the
-//! run is, but they stay dense where much happens in little time. In addition, a sample is taken at
-//! the beginning of each phase, when the scenario's driver reports it, and never dropped, so that
-//! phases have their exact length here; and each phase has a small grid of its own work, so that
-//! hours of churn take no samples from the ramp before them. Sampling has no effect on a virtual
-//! run.
+//! A sample is taken when the run crosses a line of one of two grids: of engine time and of work
+//! done. When a grid has too many samples, the distance of its lines doubles, and of the samples
+//! between two of the new lines only the first is kept. The number of samples is therefore bounded,
+//! however long the run is, but samples stay dense where much happens in little time. In addition,
+//! a sample is taken when the scenario's driver reports that a phase begins. It is never dropped,
+//! so phases have their exact length here. Each phase also has a small grid of its own work, so
+//! that even after hours of churn the ramp before it has samples. Sampling has no effect on a
+//! virtual run.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -19,25 +19,26 @@ use podstorm_sim::engine::client::CallTotal;
 use super::phases::Position;
 use crate::result::Series;
 
-/// The maximum number of samples of one grid; a power of two, so that halving keeps the lines even.
+/// The maximum number of samples for one grid: a power of two, so that halving the number keeps the
+/// lines even.
 const PER_GRID: usize = 256;
 
-/// The maximum number of samples of a phase's own grid; a power of two.
+/// The maximum number of samples for a phase's own grid: a power of two.
 const PER_PHASE: usize = 16;
 
-/// How many phases, the first ones, have their own grid.
+/// How many phases, from the first on, have their own grid.
 const GRIDS_OF_PHASES: usize = 16;
 
-/// The maximum number of samples of phase beginnings.
+/// The maximum number of samples taken when phases begin.
 const OF_PHASES: usize = 128;
 
-/// The narrowest grid of time, ns.
+/// The initial distance of the lines in the grid of time, ns.
 const FIRST_TIME_NS: u64 = 500_000;
 
-/// The narrowest grid of work, in runs of tasks.
+/// The initial distance of the lines in the grid of work, in runs of tasks.
 const FIRST_STEPS: u64 = 2;
 
-/// The sources of the samples.
+/// The sources of the sampled values.
 #[derive(Clone, Debug)]
 pub(super) struct Sources {
     pub(super) cluster: Arc<Cluster>,
@@ -46,7 +47,7 @@ pub(super) struct Sources {
     pub(super) calls: Vec<Arc<CallTotal>>,
 }
 
-/// The state at one time.
+/// The state at one moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Sample {
     at_ns: i64,
@@ -60,24 +61,24 @@ struct Sample {
     delayed: u64,
     calls: u64,
     version: u64,
-    /// Its position on the grid of time, on that of work, and on that of its phase's work, and
-    /// whether it was taken for it.
+    /// The sample's position on the grid of time, on that of work, and on that of its phase's work.
+    /// The next field says for which of the grids the sample is kept.
     places: [u64; 3],
     of: [bool; 3],
     /// How many phases after the first had begun.
     begun: usize,
-    /// Whether it was taken as a phase began.
+    /// Whether the sample was taken because a phase began.
     begins: bool,
 }
 
-/// Lines at every multiple of a distance.
+/// A grid with lines at every multiple of a distance.
 #[derive(Debug)]
 struct Grid {
     every: u64,
-    /// The next line to cross.
+    /// The next line to be crossed.
     next: u64,
     samples: usize,
-    /// The number of samples at which it becomes wider.
+    /// The number of samples at which the distance doubles.
     full: usize,
 }
 
@@ -91,7 +92,8 @@ impl Grid {
         }
     }
 
-    /// Reports whether a line lies between the last sample and `at`, and moves on to the next line.
+    /// Reports whether a line lies between the last sample and `at`. If so, advances to the next
+    /// line.
     fn crosses(&mut self, at: u64) -> bool {
         let crossed = at >= self.next;
         if crossed {
@@ -102,21 +104,21 @@ impl Grid {
     }
 }
 
-/// The samples so far.
+/// Takes and holds the samples of a run.
 #[derive(Debug)]
 pub(super) struct Sampler {
     sources: Sources,
     samples: Vec<Sample>,
-    /// The grids of time, of work, and of the work of the current phase.
+    /// The grids of time, of work, and of the work in the current phase.
     grids: [Grid; 3],
-    /// The work at the first check of the current phase.
+    /// The work done when the current phase was first checked; `None` before the first check.
     phase_from: Option<u64>,
-    /// How many samples were taken as phases began.
+    /// How many samples were taken because a phase began.
     begun: usize,
 }
 
 impl Sampler {
-    /// Creates a sampler with a sample of the start.
+    /// Creates a sampler, with a first sample at the start.
     pub(super) fn new(sources: Sources) -> Sampler {
         let mut sampler = Sampler {
             sources,
@@ -133,7 +135,7 @@ impl Sampler {
         sampler
     }
 
-    /// Returns the time from which the current state must be recorded before it changes, ns.
+    /// Returns the time from which on the current state must be recorded before it changes, ns.
     #[inline]
     pub(super) fn due_ns(&self) -> u64 {
         self.grids[0].next
@@ -147,7 +149,7 @@ impl Sampler {
         self.grids[1].next.min(of_phase)
     }
 
-    /// Takes a sample if one is due: at `at_ns`, after `steps` of work, with the state that holds
+    /// Takes a sample if one is due: at `at_ns`, after `steps` of work, of the state that lasts
     /// until `until_ns`.
     pub(super) fn look(&mut self, at_ns: i64, until_ns: i64, steps: u64) {
         let until_ns = u64::try_from(until_ns).unwrap_or(0);
@@ -164,7 +166,7 @@ impl Sampler {
         }
     }
 
-    /// Records that a phase begins.
+    /// Records the beginning of a phase.
     pub(super) fn phase_begins(&mut self, at_ns: i64) {
         self.begun += 1;
         self.phase_from = None;
@@ -177,13 +179,13 @@ impl Sampler {
         }
     }
 
-    /// Finishes with a sample of the end.
+    /// Takes a last sample and returns the time series.
     pub(super) fn finish(&mut self, now_ns: i64, phases: usize) -> Series {
         self.take(now_ns, [u64::MAX; 3], [true; 3], false);
         let mut series = Series::default();
         for sample in &self.samples {
             series.seconds.push(sample.at_ns as f64 / 1e9);
-            // After the last phase nothing belongs to another one.
+            // What happens after the last phase counts for it.
             let phase = sample.phase.min(phases.saturating_sub(1));
             series.phase.push(phase);
             series.pods_desired.push(sample.desired);
@@ -201,7 +203,7 @@ impl Sampler {
 
     #[inline(never)]
     fn take(&mut self, at_ns: i64, places: [u64; 3], of: [bool; 3], begins: bool) {
-        // On several threads, one that reads the clock earlier may arrive later.
+        // With several threads, a thread that read the clock earlier may get here later.
         let at_ns = self
             .samples
             .last()
@@ -214,7 +216,7 @@ impl Sampler {
         } = &self.sources;
         let pods = cluster.pod_totals();
         let queues = || runners.iter().flat_map(|runner| runner.queues());
-        // Relaxed, all: the numbers order nothing.
+        // Relaxed, here and below: no other data depends on the numbers.
         self.samples.push(Sample {
             at_ns,
             phase: position.phase.load(Ordering::Relaxed),
@@ -234,13 +236,14 @@ impl Sampler {
         });
     }
 
-    /// Doubles the width of a full grid until it is not full, and drops samples that no grid needs.
+    /// Doubles the distances of full grids until none is full, and drops samples that no grid
+    /// needs.
     fn thin_out(&mut self) {
         if self.grids.iter().all(|grid| grid.samples < grid.full) {
             return;
         }
         for (index, grid) in self.grids.iter_mut().enumerate() {
-            // The grid of a phase ignores earlier phases.
+            // The grid of a phase considers only the samples of that phase.
             let begun = (index == 2).then_some(self.begun);
             let counts = |sample: &&mut Sample| {
                 sample.of[index] && begun.is_none_or(|begun| sample.begun == begun)
@@ -300,7 +303,7 @@ mod tests {
     fn a_short_ramp_before_a_long_phase_keeps_its_samples() {
         let mut sampler = sampler();
         let (mut at_ns, mut work) = (0, 0);
-        // 42 ms in which half of the work is done, and ten minutes for the other half.
+        // Half of the work is done within 42 ms, the other half takes ten minutes.
         for _ in 0..42 {
             at_ns += 1_000_000;
             work += 12_000;

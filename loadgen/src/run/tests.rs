@@ -1,4 +1,4 @@
-//! Whole runs of small clusters on both engines.
+//! Tests of whole runs of small clusters on both engines.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -15,7 +15,7 @@ use crate::settings::{EngineKind, Latency, LatencySettings, Settings};
 
 const SECOND_NS: i64 = 1_000_000_000;
 
-/// The scenarios that are quick when small.
+/// The scenarios that run fast on a small cluster.
 pub(super) const SCENARIOS: [&str; 7] = [
     "up-down",
     "scale-up",
@@ -40,7 +40,8 @@ fn settings(scenario: &str, engine: EngineKind) -> Settings {
     }
 }
 
-/// Returns settings with every latency and the limits of a stock controller-manager.
+/// Returns settings with a value for every latency, and with the limits of a stock
+/// controller-manager.
 fn slow(scenario: &str) -> Settings {
     let mut settings = settings(scenario, EngineKind::Virtual);
     settings.controller.kube_api_qps = Some(20.0);
@@ -118,7 +119,7 @@ fn every_scenario_succeeds_on_both_engines_and_in_both_behaviours() {
         let result = run_ok(&hardened(settings));
         assert_eq!(result.behaviour, "hardened");
         assert_eq!(result.wasted_work.pods_never_ready, 0);
-        // The versions of the start, at most once per worker.
+        // The lists at the start, at most one per worker.
         assert!((1..=5).contains(&result.api_calls["list pods 200"]));
         if engine == EngineKind::Virtual {
             run_ok(&hardened(slow(scenario)));
@@ -126,7 +127,7 @@ fn every_scenario_succeeds_on_both_engines_and_in_both_behaviours() {
     }
 }
 
-/// Selects the hardened behaviour, without upstream's gate, which it makes redundant.
+/// Selects the hardened behaviour, and disables upstream's gate, which it makes redundant.
 fn hardened(mut settings: Settings) -> Settings {
     settings.behaviour = Behaviour::Hardened;
     let gate = "StaleControllerConsistencyReplicaSet".to_owned();
@@ -140,7 +141,7 @@ fn latencies_and_limits_take_time_but_change_nothing_else() {
     let pods = &result.pods;
     let counts = [pods.created, pods.bound, pods.ready, pods.deleted];
     assert_eq!(counts, [300; 4]);
-    // 600 pod writes and at least as many for status and events, at 20 a second.
+    // 600 writes of pods and at least as many of statuses and Events, at 20 per second.
     assert!(result.elapsed_seconds > 30.0, "{}", result.elapsed_seconds);
     assert!(result.convergence_seconds.p50 > 1.0, "{:?}", result);
     assert!(result.pod_ready_seconds.p50 > 0.9);
@@ -180,7 +181,7 @@ fn a_run_past_its_time_limit_reports_what_is_missing() {
 #[test]
 fn metrics_of_churn_exclude_its_setup() {
     let mut settings = settings("churn", EngineKind::Virtual);
-    // One pod at a time: the setup takes seconds, replacing a pod milliseconds.
+    // One pod at a time: the setup takes seconds, and the replacement of a pod milliseconds.
     settings.controller.workers = WorkerCounts::all(Rows::installed(), 1);
     settings.latency.api = Latency::Constant(10_000_000);
     let result = run_ok(&settings);
@@ -195,7 +196,7 @@ fn metrics_of_churn_exclude_its_setup() {
     let (all, of_churn) = (&result.convergence_seconds, &churn.convergence_seconds);
     assert_eq!(all, of_churn);
     assert!(all.max < 0.1, "{all:?}");
-    // Five pods a second for twenty seconds, each of which is missing and then replaced.
+    // For twenty seconds, five pods per second are deleted and then replaced.
     assert!(all.count >= 100, "{all:?}");
     assert_eq!(result.pod_ready_seconds.count, 100);
     assert_eq!(result.queue_duration_seconds, churn.queue_duration_seconds);
@@ -222,14 +223,15 @@ fn a_cold_start_converges_after_its_controller_starts() {
     let mut settings = settings("cold-start", EngineKind::Virtual);
     settings.latency.api = Latency::Constant(10_000_000);
     settings.latency.pod_startup = Latency::Constant(30 * SECOND_NS);
-    // The built-in scenario: an earlier controller left everything converged, so nothing is to do.
+    // In the built-in scenario, an earlier controller left everything converged, so there is
+    // nothing to do.
     let result = run_ok(&settings);
     let count = |phase: &Phase| phase.convergence_seconds.count;
     let counts: Vec<u64> = result.phases.iter().map(count).collect();
     assert_eq!(counts, [0; 3]);
     assert_eq!(result.convergence_seconds.count, 0);
     assert_eq!(result.work_duration_seconds.count, 12);
-    // Without statuses: the controllers correct them, and that takes time.
+    // Without statuses, the controllers must write them, which takes time.
     let mut scenario = Scenario::clone(&settings.scenario);
     scenario.phases.remove(1);
     scenario.answer = None;
@@ -265,7 +267,7 @@ fn a_phase_has_its_exact_length_in_the_series() {
         let first = series.phase.iter().position(|phase| *phase == 1);
         let first = first.expect("the churn has samples");
         let off = series.seconds[first] - result.phases[1].began_seconds;
-        // There is one virtual clock; threads read theirs one after the other.
+        // The virtual engine has one clock; threads read theirs one after another.
         let most = if engine == EngineKind::Virtual {
             0.0
         } else {
@@ -274,13 +276,13 @@ fn a_phase_has_its_exact_length_in_the_series() {
         assert!((0.0..=most).contains(&off), "{engine:?}: {off}");
         assert_eq!(series.pods_ready[first], 300, "{engine:?}");
         assert_eq!(series.pods_existing[first], 300, "{engine:?}");
-        // The number of checks on threads depends on the machine.
+        // On threads, the number of checks depends on the machine.
         let least = if engine == EngineKind::Virtual { 8 } else { 2 };
         assert!(first >= least, "{engine:?}: the ramp has {first} samples");
     }
 }
 
-/// Records the progress of the run.
+/// An observer that records the progress of the run.
 #[derive(Default)]
 struct Listener(std::sync::Mutex<Vec<(usize, u64, u64)>>);
 
@@ -313,7 +315,8 @@ fn waits_in_the_queue_are_exact() {
     settings.latency.api = Latency::Constant(7_000_000);
     let result = run_ok(&settings);
     let waits = &result.phases[0].queue_duration_seconds;
-    // Twelve keys at a time, one worker, and some calls of 7 ms each before the last of them.
+    // Twelve keys are queued at a time for one worker; the last one waits for some calls of 7 ms
+    // each.
     let calls = waits.max / 0.007;
     assert!((calls - calls.round()).abs() < 0.01 * calls, "{waits:?}");
     assert!(waits.p50 < waits.p90 && waits.p90 <= waits.max, "{waits:?}");
@@ -337,7 +340,7 @@ fn a_failed_run_has_no_answer() {
     }
 }
 
-/// Cancels the run at its first progress.
+/// An observer that cancels the run at the first progress.
 struct Impatient(AtomicBool);
 
 impl Observer for Impatient {
@@ -368,7 +371,7 @@ fn an_interrupted_run_reports_on_what_ran() {
     }
 }
 
-/// Returns how many inline lists of a pod have spilled to the heap.
+/// Returns how many of a pod's inline lists have spilled to the heap.
 fn spilled_lists(pod: &Pod) -> usize {
     let (metadata, status) = (&pod.metadata, &pod.status);
     let lists = [

@@ -1,4 +1,4 @@
-//! Watches a run from outside: shows progress, takes samples, checks for cancellation.
+//! Watches a run from the outside: shows progress, takes samples, and checks for cancellation.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -13,18 +13,18 @@ use super::{Engine, Observer, Progress};
 use crate::result::Series;
 use crate::units::NS_PER_SECOND;
 
-/// Time between two calls of the observer, in seconds of real time.
+/// The time between two calls of the observer, in seconds of real time.
 const PROGRESS_EVERY_SECONDS: f64 = 0.2;
 
-/// The engine time without a write after which a cluster from files counts as being at rest
-/// although controllers occasionally sync objects: the Deployment controller syncs a complete
+/// The engine time without a write after which a cluster from files counts as being at rest, even
+/// though controllers still sync objects now and then: the Deployment controller syncs a complete
 /// rollout that lost a pod ten times a second. Failed requests are retried sooner, seven times.
 const STILL_NS: i64 = NS_PER_SECOND;
 
-/// Seconds of real time without a write after which a run reports what it waits for.
+/// The real time without a write after which a run reports what it waits for, in seconds.
 const WAITS_AFTER_SECONDS: f64 = 5.0;
 
-/// How many tasks of a virtual run to run between two checks of the outside world.
+/// How many tasks of a virtual run are run between two checks of the outside world.
 const STEPS_PER_LOOK: u64 = 1024;
 
 /// The watcher of one run.
@@ -33,37 +33,38 @@ pub(super) struct Watcher<'a> {
     cancel: &'a AtomicBool,
     clock: RealClock,
     engine: &'a Engine,
-    /// Shared with the scenario's driver, which reports when phases begin. What is due is stored
-    /// below, so that the lock is taken only for samples.
+    /// The sampler. The scenario's driver shares it, to report the beginning of phases. The fields
+    /// below say what is due, so the lock is taken only for samples.
     sampler: Arc<Mutex<Sampler>>,
-    /// Whether a phase has begun, which changes when samples are due.
+    /// Set when a phase has begun, which changes when samples are due.
     phase_began: Arc<AtomicBool>,
     due_ns: u64,
     shown_at: f64,
-    /// For a virtual run: how many tasks were run, the number at which something is due, and the
-    /// number at which to check the outside world.
+    /// For a virtual run: the number of tasks that were run, the number at which a sample or a
+    /// check is due, and the number at which the outside world must be checked.
     steps: u64,
     next_step: u64,
     next_look: u64,
-    /// Present if files brought the cluster.
+    /// How long the cluster has not changed; `None` unless the cluster comes from files.
     stillness: Option<Stillness>,
-    /// The last version of the cluster that was seen, since when, in seconds of real time, and
-    /// whether the wait was reported.
+    /// The last seen version of the cluster; since when it is the last, in seconds of real time;
+    /// and whether the stall was reported.
     stalled: (u64, f64, bool),
 }
 
-/// Since when a cluster has not changed.
+/// For how long a cluster has not changed.
 struct Stillness {
-    /// The tasks of the controllers' delayed keys.
+    /// The tasks that queue the delayed keys of the controllers.
     timers: Vec<TaskId>,
     version: u64,
     since_ns: i64,
-    /// Whether it was at rest at this version and the scenario did not continue.
+    /// Whether the cluster was at rest at this version, but the scenario did not continue.
     judged: bool,
 }
 
 impl Stillness {
-    /// Reports whether nothing was written for so long before `until_ns` that nothing will be.
+    /// Reports whether the time without a write until `until_ns` is so long that no write will
+    /// follow.
     fn holds(&mut self, engine: &Engine, now_ns: i64, until_ns: i64) -> bool {
         let version = engine.metrics.sources.cluster.resource_version();
         if version != self.version {
@@ -76,7 +77,7 @@ impl Stillness {
 }
 
 impl<'a> Watcher<'a> {
-    /// Starts to watch.
+    /// Creates the watcher of a run that begins now.
     pub(super) fn new(
         observer: &'a dyn Observer,
         cancel: &'a AtomicBool,
@@ -106,8 +107,8 @@ impl<'a> Watcher<'a> {
         }
     }
 
-    /// Reports whether the scenario continues because nothing else will happen until then; its task
-    /// was woken.
+    /// Reports whether the scenario continues now because nothing else will happen until
+    /// `until_ns`. Its task was then woken.
     fn goes_on(&mut self, now: Now, until_ns: i64) -> bool {
         let Some(stillness) = &mut self.stillness else {
             return false;
@@ -120,7 +121,7 @@ impl<'a> Watcher<'a> {
         goes_on
     }
 
-    /// Reports what the run waits for if nothing was written for a while.
+    /// Tells the observer what the run waits for if nothing was written for a while.
     fn tell_stall(&mut self, seconds: f64) {
         let version = self.engine.metrics.sources.cluster.resource_version();
         let (seen, since, said) = &mut self.stalled;
@@ -137,23 +138,24 @@ impl<'a> Watcher<'a> {
         }
     }
 
-    /// Called repeatedly by the executor of a run in real time; returns false when the run must be
+    /// Called repeatedly by the executor of a run in real time. Returns false when the run must be
     /// cancelled.
     pub(super) fn look(&mut self, now: Now) -> bool {
-        // On several threads work is measured in writes: a short ramp is not lost among hours in
-        // which little happens.
+        // On several threads, work is measured in writes, so that a short ramp is not lost among
+        // hours in which little happens.
         let work = self.engine.metrics.sources.cluster.resource_version();
         self.sampler().look(now.mono_ns, now.mono_ns, work);
         self.goes_on(now, now.mono_ns);
         self.look_outside(now)
     }
 
-    /// Returns a function to call when a phase begins.
+    /// Returns the function to call when a phase begins.
     pub(super) fn phase_begins(&self) -> impl Fn(Now) + Send + use<> {
         let (sampler, flag) = (Arc::clone(&self.sampler), Arc::clone(&self.phase_began));
         move |now| {
             locked(&sampler).phase_begins(now.mono_ns);
-            // Relaxed: read on the same thread on virtual time, and not at all otherwise.
+            // Relaxed: on virtual time the flag is read on the same thread, otherwise it is not
+            // read.
             flag.store(true, Ordering::Relaxed);
         }
     }
@@ -162,7 +164,7 @@ impl<'a> Watcher<'a> {
         locked(&self.sampler)
     }
 
-    /// Lets the sampler check whether a sample is due.
+    /// Takes a sample if one is due, and determines when the next one is.
     fn sample(&mut self, at_ns: i64, until_ns: i64) {
         let mut sampler = locked(&self.sampler);
         sampler.look(at_ns, until_ns, self.steps);
@@ -170,13 +172,13 @@ impl<'a> Watcher<'a> {
         self.next_step = sampler.due_steps().min(self.next_look);
     }
 
-    /// Shows the end, and returns the samples.
+    /// Shows the final progress and returns the time series.
     pub(super) fn finish(self, now: Now) -> Series {
         self.show(now);
         self.sampler().finish(now.mono_ns, self.engine.phases.len())
     }
 
-    /// Shows progress when it is due; returns false when the run must be cancelled.
+    /// Shows progress if it is due. Returns false when the run must be cancelled.
     fn look_outside(&mut self, now: Now) -> bool {
         self.note_time(now.mono_ns);
         let seconds = self.clock.seconds();
@@ -185,7 +187,7 @@ impl<'a> Watcher<'a> {
             self.show(now);
             self.tell_stall(seconds);
         }
-        // Relaxed: the flag orders nothing.
+        // Relaxed: no other data depends on the flag.
         !self.cancel.load(Ordering::Relaxed)
     }
 
@@ -201,16 +203,16 @@ impl<'a> Watcher<'a> {
         !looks || self.look_outside(now)
     }
 
-    /// Stores the time for readers of metrics.
+    /// Stores the time for readers of the metrics.
     fn note_time(&self, now_ns: i64) {
-        // Relaxed: the number orders nothing.
+        // Relaxed: no other data depends on the number.
         self.engine.metrics.now_ns.store(now_ns, Ordering::Relaxed);
     }
 
     fn show(&self, now: Now) {
         let (sources, phases) = (&self.engine.metrics.sources, &self.engine.phases);
         let position = &sources.position;
-        // Relaxed: the numbers order nothing.
+        // Relaxed: no other data depends on the numbers.
         let phase_index = position
             .phase
             .load(Ordering::Relaxed)

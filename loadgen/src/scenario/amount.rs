@@ -9,25 +9,25 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::values::{Percent, written};
 
-/// The number of pods of a ReplicaSet.
+/// The number of pods of a workload.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Amount {
     /// `50%`: this percentage of its share of the cluster's pods, rounded down.
     Share(Percent),
-    /// `12`: this number.
+    /// `12`: exactly this number.
     Count(i32),
-    /// `+500`: its share, plus its part of 500 pods that are spread over the ReplicaSets of the
-    /// step.
+    /// `+500`: the workload's share, plus its part of 500 pods that are distributed over the
+    /// workloads of the step.
     Extra(u32),
-    /// `+burst`: like `+500`, with the number of `--burst`.
+    /// `+burst`: like `+500`, with the value of `--burst`.
     Burst,
-    /// `50%..150%`: a uniformly random percentage between the two.
+    /// `50%..150%`: a uniformly random percentage of the share, between these two.
     Between(Percent, Percent),
 }
 
 impl Amount {
-    /// Returns the number for ReplicaSet `number` of the step's `count`, with this `share`; `burst`
-    /// comes from the settings.
+    /// Returns the number for the ReplicaSet whose number and count in the step are `place`.
+    /// `share` is its share of the cluster's pods; `burst` comes from the settings.
     pub(crate) fn resolve(
         self,
         number: u64,
@@ -106,21 +106,21 @@ written!(
     number: true
 );
 
-/// A selection from numbered things: always the first ones, so that another step can select the
-/// same.
+/// A selection from numbered things. It always contains the first ones, so that another step can
+/// select the same.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Which {
-    /// `20%`: this share of them, rounded up.
+    /// `20%`: this share of all, rounded up.
     Share(Percent),
-    /// `3`: this number of them.
+    /// `3`: this number, from the first on.
     First(u64),
 }
 
 impl Which {
-    /// All of them.
+    /// The selection of all things.
     pub const ALL: Which = Which::Share(Percent(1.0));
 
-    /// Returns the size of the selection from `all`, which it does not exceed.
+    /// Returns the size of a selection from `all` things; it does not exceed `all`.
     pub fn resolve(self, all: u64) -> u64 {
         match self {
             Which::Share(percent) => percent.some_of(all).min(all),
@@ -128,7 +128,7 @@ impl Which {
         }
     }
 
-    /// Returns the share of `all`, or the number even if it exceeds `all`.
+    /// Returns the selected share of `all`, or the selected number even if it exceeds `all`.
     pub fn of_any(self, all: u64) -> u64 {
         match self {
             Which::Share(percent) => percent.some_of(all),

@@ -1,4 +1,4 @@
-//! A scenario's answer to its question: a template over the members of the result.
+//! A scenario's answer to its question: a template that is filled with the members of the result.
 
 use minijinja::value::Serde;
 use minijinja::{Environment, ErrorKind, UndefinedBehavior};
@@ -10,7 +10,7 @@ const NAME: &str = "answer";
 
 fn environment() -> Environment<'static> {
     let mut environment = Environment::new();
-    // A missing member is an error, not an empty text.
+    // A missing member is an error, and not an empty string.
     environment.set_undefined_behavior(UndefinedBehavior::Strict);
     environment.add_filter("seconds", |value: f64| seconds_for_people(value));
     environment.add_filter("count", |value: f64| count_for_people(value.round() as u64));
@@ -54,7 +54,7 @@ pub(super) fn check(template: &str) -> Result<(), String> {
 /// Fills a template with the members of a result.
 ///
 /// # Errors
-/// The template fails.
+/// The template can't be rendered, for example because a member is missing.
 pub fn fill(template: &str, result: &impl Serialize) -> Result<String, String> {
     let mut environment = environment();
     environment

@@ -1,4 +1,5 @@
-//! The workloads that a scenario creates: their kinds, how, and the flags that set their sizes.
+//! The workloads that a scenario creates: their kinds, how they are created, and the flags that
+//! size them.
 
 use podstorm_objects::Kind;
 
@@ -6,7 +7,7 @@ use super::definition::{Create, Scenario, ScenarioStep};
 use crate::workloads::{self, SizedKind};
 
 impl Scenario {
-    /// Returns what the scenario creates, and how.
+    /// Returns the kinds that the scenario creates, each with how it creates them.
     pub(crate) fn creations(&self) -> Vec<(Kind, Create)> {
         let steps = self.steps().into_iter();
         let created = steps.filter_map(|step| match step {
@@ -21,8 +22,8 @@ impl Scenario {
         self.creations().iter().any(|(created, _)| *created == kind)
     }
 
-    /// Reports whether the scenario creates, or has steps about, workloads that own pods and have
-    /// no owner.
+    /// Reports whether the scenario creates workloads that own pods and have no owner, or has steps
+    /// that act on such workloads.
     pub(crate) fn creates_free_owners(&self) -> bool {
         let is_free = |(kind, create): &(Kind, Create)| {
             !create.as_parts && workloads::pods_of(*kind).is_some()
@@ -30,8 +31,8 @@ impl Scenario {
         self.has_free_owners() || self.creations().iter().any(is_free)
     }
 
-    /// Returns the kinds that the scenario creates, in the order of their first steps, with the
-    /// flags that size them.
+    /// Returns the kinds that the scenario creates, ordered by their first steps, each with the
+    /// flags that size its workloads.
     pub(crate) fn sized_kinds(&self) -> Vec<SizedKind> {
         let mut kinds: Vec<SizedKind> = Vec::new();
         for (kind, _) in self.creations() {

@@ -1,7 +1,7 @@
 //! The definition of a scenario: phases of steps, each phase with an end condition. Built-in
-//! scenarios and files share this format and the code that reads it; see `library` and `file`.
+//! scenarios and files share this format and its parser; see `library` and `file`.
 //!
-//! These types are the file format. Their documentation becomes the descriptions of the schema that
+//! These types are the file format. Their docs become the descriptions in the schema that
 //! `loadgen schema scenario` prints.
 
 use std::borrow::Cow;
@@ -26,11 +26,11 @@ use crate::workloads::Limits;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Scenario {
-    /// The name, in lower case with hyphens.
+    /// The name, in lower case, with hyphens.
     pub name: String,
     /// The question that a run answers, in one line.
     pub question: String,
-    /// The condition for a run to succeed, in one sentence.
+    /// The condition on which a run succeeds, in one sentence.
     #[serde(default = "default_success")]
     pub success: String,
     /// The answer, as a template (minijinja) over the members of the result, such as
@@ -43,12 +43,12 @@ pub struct Scenario {
     /// Flags of `loadgen run` by their long names. The command line takes precedence.
     #[serde(default)]
     pub settings: ScenarioSettings,
-    /// The capacity of the nodes, in percent of the pods at 100 %. By default the nodes fit these
-    /// pods, plus `--burst` more if the scenario uses it.
+    /// The capacity of all nodes together, in percent of the pods at 100 %. By default, the nodes
+    /// hold these pods, plus `--burst` more if the scenario uses it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub capacity: Option<Percent>,
-    /// Groups of equal workloads. Without groups all workloads have the same size, as far as
-    /// possible.
+    /// Groups of workloads of equal size. Without groups, all workloads have the same size, as far
+    /// as possible.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub groups: Vec<Group>,
     /// The pod template of the generated workloads, as in the manifest of a Deployment: metadata
@@ -56,15 +56,15 @@ pub struct Scenario {
     /// web server.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pod_template: Option<serde_json::Map<String, serde_json::Value>>,
-    /// The phases, in sequence.
+    /// The phases, in the order in which they run.
     pub phases: Vec<Phase>,
-    /// Alternative settings, run separately on the virtual engine to show their effect.
+    /// Alternative settings. Each is run separately on the virtual engine to show its effect.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub alternatives: Vec<Alternative>,
     /// Bounds on metrics, by metric: `pod_ready_latency: ["p99 < 5s"]`.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub thresholds: BTreeMap<String, Vec<ThresholdEntry>>,
-    /// The path of the file as the user wrote it; absent for built-in scenarios.
+    /// The path of the file, as the user wrote it; absent for built-in scenarios.
     #[serde(skip)]
     pub path: Option<String>,
 }
@@ -73,25 +73,26 @@ fn default_success() -> String {
     "Every phase reaches its end condition.".to_owned()
 }
 
-/// Alternative settings of the same scenario.
+/// Alternative settings for the same scenario.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Alternative {
-    /// A short description: `100 QPS`.
+    /// A short description of the settings: `100 QPS`.
     pub with: String,
     /// Flags of `loadgen run` by their long names, which replace those of the scenario. If the
     /// command line sets one of them, this alternative is skipped.
     pub settings: ScenarioSettings,
 }
 
-/// Workloads of the same size.
+/// A group of workloads of the same size.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Group {
-    /// Pods of each workload at 100 %.
+    /// Number of pods of each workload at 100 %.
     #[serde(alias = "podsPerReplicaSet")]
     pub pods_each: Size,
-    /// The share of the group in the pods of the cluster. The shares of all groups add up to 100 %.
+    /// The share of the cluster's pods that belongs to the group. The shares of all groups add up
+    /// to 100 %.
     pub share: Percent,
 }
 
@@ -101,26 +102,27 @@ pub struct Group {
 pub enum ThresholdEntry {
     /// An expression such as `p99 < 5s`, checked at the end of the run.
     Checked(String),
-    /// An expression, with the action if it fails.
+    /// An expression, and whether its failure ends the run.
     Full(FullThreshold),
 }
 
-/// A condition on a metric that can end the run.
+/// A condition on a metric whose failure can end the run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct FullThreshold {
     /// An expression such as `p99 < 5s`.
     pub threshold: String,
-    /// Ends the run as soon as the condition fails; checked once per second of the run. Valid for
-    /// upper bounds (< or <=) on metrics that are known during the run: convergence_seconds,
-    /// pod_ready_seconds, excess_pods_created, elapsed_seconds, pods.created and the other counts
-    /// of pods, wasted_work.pods_never_ready, writes, resource_version. Other metrics are refused.
+    /// Whether the run ends as soon as the condition fails; it is checked once per second of the
+    /// run. Valid for upper bounds (< or <=) on metrics that are known during the run:
+    /// convergence_seconds, pod_ready_seconds, excess_pods_created, elapsed_seconds, pods.created
+    /// and the other counts of pods, wasted_work.pods_never_ready, writes, resource_version. Other
+    /// metrics are refused.
     #[serde(default)]
     pub abort_on_fail: bool,
 }
 
 impl ThresholdEntry {
-    /// Returns the expression.
+    /// Returns the condition's expression.
     pub fn expression(&self) -> &str {
         match self {
             ThresholdEntry::Checked(expression) => expression,
@@ -128,23 +130,23 @@ impl ThresholdEntry {
         }
     }
 
-    /// Reports whether a failure ends the run.
+    /// Reports whether the run ends when the condition fails.
     pub fn aborts(&self) -> bool {
         matches!(self, ThresholdEntry::Full(full) if full.abort_on_fail)
     }
 }
 
-/// Steps in sequence, followed by a condition to wait for.
+/// A phase: steps in sequence, followed by a condition to wait for.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Phase {
-    /// The name. `{burst}` is replaced by the number of `--burst`.
+    /// The name. The value of `--burst` replaces `{burst}`.
     pub name: String,
-    /// The steps.
+    /// The steps, in the order in which they are performed.
     #[serde(default)]
     #[schemars(schema_with = "step::schema")]
     pub steps: Vec<ScenarioStep>,
-    /// The end condition, checked after the steps.
+    /// The end condition, which is checked after the steps.
     #[serde(default)]
     pub until: Until,
     /// Whether the phase only sets up the cluster for later phases. Latencies that begin in it are
@@ -159,7 +161,7 @@ pub struct Phase {
 }
 
 impl Phase {
-    /// Returns the name as results and the screen show it.
+    /// Returns the name as it is shown: `{burst}` is replaced by `burst`.
     pub fn shown_name(&self, burst: u32) -> String {
         self.name.replace("{burst}", &burst.to_string())
     }
@@ -175,9 +177,9 @@ pub enum Until {
     /// them ready.
     #[default]
     Converged,
-    /// As `converged`, but Jobs need not end: each has as many ready pods as it wants at a time.
+    /// Like `converged`, but Jobs need not end: each has as many ready pods as it wants at a time.
     Running,
-    /// As `converged`, but pods may be terminating: pods on lost nodes remain.
+    /// Like `converged`, but pods may be terminating: pods on lost nodes remain.
     Replaced,
     /// As many pods are ready as the cluster should have.
     PodsReady,
@@ -186,7 +188,7 @@ pub enum Until {
     /// The rollout of every Deployment is over: complete, or failed because its progress deadline
     /// has passed.
     RolledOut,
-    /// No pod was created for half a minute.
+    /// No pod has been created for half a minute.
     Quiet,
     /// All steps are done.
     Done,
@@ -196,38 +198,38 @@ pub enum Until {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", remote = "Self")]
 pub enum ScenarioStep {
-    /// Creates the generated namespaces.
+    /// Creates the namespaces of the generated cluster.
     CreateNamespaces,
-    /// Creates the generated nodes.
+    /// Creates the nodes of the generated cluster.
     CreateNodes,
     /// Loads the objects of `-f`, and generates nodes if the files contain none. The controllers
     /// start after all objects are loaded.
     LoadInput,
-    /// Creates the generated objects of a workload, as in `createReplicaSets`. If their controller
-    /// creates other workloads, there are as many objects as there would be of those, and steps
-    /// that select workloads by number, such as scale, select these objects.
+    /// Creates the generated objects of a workload, as in `createReplicaSets`. If the workload's
+    /// controller creates other workloads, as many objects are created as there would otherwise be
+    /// of those, and steps that select workloads by number, such as scale, select these objects.
     #[serde(skip)]
     Create(Kind, Create),
-    /// Gives workloads with rollouts a new image, which starts a rollout of each; this includes
-    /// workloads from files. Other workloads are unchanged.
+    /// Gives workloads with rollouts, including those from files, a new image, which starts a
+    /// rollout of each. Other workloads are unchanged.
     SetImage(SetImage),
-    /// Sets the number of pods of workloads that have a different one. Workloads created by another
-    /// workload get their number from it.
+    /// Sets the number of pods of those workloads that have a different number. A workload that
+    /// belongs to another one gets its number from that one.
     Scale(Scale),
-    /// Creates the desired pods of each workload, owned by it; workloads from files already have
-    /// theirs.
+    /// Creates the desired pods of each workload, with the workload as their owner. Workloads from
+    /// files already have their pods.
     CreateOwnedPods,
-    /// Creates the same pods without an owner; their workloads need not exist.
+    /// Creates the same pods without an owner. Their workloads need not exist.
     CreateBarePods,
-    /// Writes the status that an earlier controller would have left into every workload; workloads
-    /// from files already have theirs.
+    /// Writes the status that an earlier controller would have left into every workload. Workloads
+    /// from files already have a status.
     WriteStatuses,
-    /// Starts the controllers; without this step they run from the beginning.
+    /// Starts the controllers. Without this step, they run from the beginning.
     StartController,
-    /// Changes an annotation of workloads: an event that needs no action.
+    /// Changes an annotation of workloads, which causes an event that requires no action.
     Touch(SomeWorkloads),
-    /// Deletes workloads, whose pods are then garbage-collected, and recreates them under the same
-    /// names.
+    /// Deletes workloads, whose pods are then garbage-collected, and recreates the workloads under
+    /// the same names.
     #[serde(alias = "recreateReplicaSets")]
     Recreate(SomeWorkloads),
     /// Replaces ReplicaSets by successors under the same owner, step by step, as Deployments do. If
@@ -240,28 +242,28 @@ pub enum ScenarioStep {
     Churn(Churn),
     /// Deletes random ready pods.
     DeletePods(SomePods),
-    /// Deletes every pod that is not ready, as an operator would if a rollout is stuck.
+    /// Deletes every pod that is not ready, as an operator would if a rollout were stuck.
     DeleteUnreadyPods,
     /// Removes random ready pods from their workloads by changing their labels.
     RelabelPods(SomePods),
-    /// Stops the kubelets of nodes: after 50 s their pods are not ready; 300 s later the pods are
-    /// evicted, and remain until the node is back or deleted.
+    /// Stops the kubelets of nodes. After 50 s, the pods on these nodes are not ready; 300 s later
+    /// they are evicted, and remain until the node is back or deleted.
     StopNodes(SomeNodes),
     /// Restores all stopped nodes.
     RestoreNodes,
-    /// Deletes nodes permanently; their pods are removed after a minute.
+    /// Deletes nodes permanently. Their pods are removed after a minute.
     DeleteNodes(SomeNodes),
-    /// Drains nodes, as `kubectl cordon` of all nodes followed by `kubectl drain` of each one:
-    /// first all of them stop accepting pods, then the pods of one node after the other are
-    /// evicted. Evictions that a budget refuses are retried every 5 s; a node from which no pod was
+    /// Drains nodes, like `kubectl cordon` of all nodes followed by `kubectl drain` of each: first,
+    /// all of the nodes stop accepting pods; then the pods are evicted from one node after the
+    /// other. An eviction that a budget refuses is retried every 5 s. A node from which no pod was
     /// evicted for ten minutes is skipped.
     DrainNodes(SomeNodes),
     /// Gives each workload that owns pods a PodDisruptionBudget, unless one already selects its
     /// pods.
     CreateBudgets(CreateBudgets),
-    /// Makes the kubelets of nodes reject every pod that they have not started.
+    /// Makes the kubelets of nodes reject every pod that they have not started yet.
     RejectPods(SomeNodes),
-    /// Makes the kubelets accept pods again.
+    /// Makes all kubelets accept pods again.
     AcceptPods,
     /// Limits the pods of every namespace to a share of its pods at 100 %.
     SetPodQuota(PodQuota),
@@ -269,41 +271,42 @@ pub enum ScenarioStep {
     RemovePodQuota,
     /// Deletes namespaces with all their objects.
     DeleteNamespaces(SomeNamespaces),
-    /// Lets time pass.
+    /// Waits for this time.
     Wait(Time),
     /// Stalls a watch of the controllers until it is released.
     StallWatch(Stream),
-    /// Releases a stalled watch, which then delivers all events it missed.
+    /// Releases a stalled watch, which then delivers all the events that it has missed.
     ReleaseWatch(Stream),
-    /// Ends a watch whose version is no longer available, which forces a new list.
+    /// Ends a watch and makes its version unavailable, which forces a new list.
     RelistWatch(Stream),
-    /// Loses the next events of the pod watch, until something causes a new list of the pods.
+    /// Loses the next events of the pod watch. The controllers miss them until something causes a
+    /// new list of the pods.
     LosePodEvents(SomeOfThePods),
-    /// Executes the next creates but loses their answers; each is the first create of its sync.
+    /// Executes the next creates, but loses the answers. Each is the first create of its sync.
     LoseAnswers(LoseAnswers),
-    /// Repeats steps.
+    /// Repeats a list of steps.
     Repeat(Repeat),
 }
 
-/// A selection of the workloads that own pods; those from files are ordered by kind.
+/// A selection of the workloads that own pods. Workloads from files are ordered by kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct SomeWorkloads {
-    /// The selection.
+    /// Which workloads are selected.
     #[serde(default)]
     pub of: Which,
-    /// When each action is due.
+    /// When each action is due; by default as soon as possible.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub load: Option<LoadShape>,
 }
 
-/// Parameters of the steps that create objects of a workload.
+/// The parameters of steps that create the objects of a workload.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Create {
-    /// The number of pods of each.
+    /// The number of pods of each object.
     pub replicas: Amount,
-    /// The selection.
+    /// Which objects are created.
     #[serde(default)]
     pub of: Which,
     /// Whether each object belongs to an object of the workload whose controller creates such
@@ -314,63 +317,63 @@ pub struct Create {
         skip_serializing_if = "std::ops::Not::not"
     )]
     pub as_parts: bool,
-    /// When each action is due.
+    /// When each action is due; by default as soon as possible.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub load: Option<LoadShape>,
 }
 
-/// A new image.
+/// The parameters of a change to a new image.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct SetImage {
-    /// The Deployments to change.
+    /// The Deployments whose image changes.
     #[serde(default)]
     pub of: Which,
-    /// Whether the image can't be pulled on any node: its pods never become ready.
+    /// Whether no node can pull the image, so that its pods never become ready.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub unpullable: bool,
     /// Whether to restore the image before the last change, as `kubectl rollout undo` does.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub back: bool,
-    /// When each action is due.
+    /// When each action is due; by default as soon as possible.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub load: Option<LoadShape>,
 }
 
-/// A change of the number of pods.
+/// The parameters of a change of the number of pods.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Scale {
-    /// The new number of pods of each.
+    /// The new number of pods of each workload.
     pub replicas: Amount,
     /// The workloads to scale.
     #[serde(default)]
     pub of: Which,
-    /// When each action is due.
+    /// When each action is due; by default as soon as possible.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub load: Option<LoadShape>,
 }
 
-/// A rolling update of many ReplicaSets.
+/// The parameters of a rolling update of many ReplicaSets.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct RollOut {
     /// The ReplicaSets to replace; never ReplicationControllers.
     #[serde(default)]
     pub of: Which,
-    /// How many pods above its share each pair may have, like `maxSurge` of a Deployment.
+    /// The maximum number of pods of each pair above its share, like `maxSurge` of a Deployment.
     #[serde(default)]
     pub max_surge: Limit,
-    /// How many pods may be unavailable, like `maxUnavailable` of a Deployment.
+    /// The maximum number of unavailable pods, like `maxUnavailable` of a Deployment.
     #[serde(default)]
     pub max_unavailable: Limit,
-    /// When each rollout begins.
+    /// When each rollout begins; by default as soon as possible.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub load: Option<LoadShape>,
 }
 
 impl RollOut {
-    /// Returns the limits.
+    /// Returns the limits for a rolling update.
     pub(crate) fn limits(&self) -> Limits {
         Limits {
             max_surge: self.max_surge,
@@ -379,7 +382,7 @@ impl RollOut {
     }
 }
 
-/// Deletions at a steady rate.
+/// The parameters of deletions at a steady rate.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Churn {
@@ -391,13 +394,13 @@ pub struct Churn {
     pub time: Option<Time>,
 }
 
-/// A selection of the ready pods.
+/// A selection of the pods that are ready.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct SomePods {
-    /// The number of ready pods.
+    /// How many of the ready pods are selected.
     pub pods: Which,
-    /// When each action is due.
+    /// When each action is due; by default as soon as possible.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub load: Option<LoadShape>,
 }
@@ -410,33 +413,33 @@ pub struct SomeOfThePods {
     pub events: Which,
 }
 
-/// A selection of the namespaces.
+/// A selection of the namespaces of the scenario's workloads.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct SomeNamespaces {
-    /// The selection.
+    /// Which namespaces are selected.
     pub namespaces: Which,
 }
 
-/// A limit on pods.
+/// A limit on the number of pods.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct PodQuota {
-    /// The limit, as a share of the pods of a namespace at 100 %, rounded down.
+    /// The limit, as a share of the namespace's pods at 100 %, rounded down.
     pub per_namespace: Percent,
 }
 
-/// A watch of the controllers.
+/// The watches of the controllers that a step affects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stream {
-    /// The watch of one kind.
+    /// The watches for one kind.
     Of(StreamKind),
     /// All watches.
     All,
 }
 
 impl Stream {
-    /// Returns the kinds of the watches.
+    /// Returns the kinds whose watches are selected.
     pub(crate) fn kinds(self) -> Vec<StreamKind> {
         match self {
             Stream::Of(kind) => vec![kind],
@@ -481,7 +484,7 @@ written!(
     number: false
 );
 
-/// Lost answers.
+/// The parameters of lost answers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct LoseAnswers {
@@ -490,7 +493,7 @@ pub struct LoseAnswers {
     pub times: Option<Size>,
 }
 
-/// Repeated steps.
+/// The parameters of a repetition.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Repeat {
@@ -502,7 +505,7 @@ pub struct Repeat {
 }
 
 impl Scenario {
-    /// Returns every step of every phase; repeated steps appear once.
+    /// Returns all steps of all phases. Steps that are repeated appear once.
     pub fn steps(&self) -> Vec<&ScenarioStep> {
         fn gather<'a>(steps: &'a [ScenarioStep], all: &mut Vec<&'a ScenarioStep>) {
             for step in steps {
@@ -520,7 +523,7 @@ impl Scenario {
     }
 }
 
-/// Declares predicates on a scenario: whether it contains a step that matches a pattern.
+/// Declares predicates on a scenario: whether any of its steps matches a pattern.
 macro_rules! questions {
     ($($(#[$about:meta])* $name:ident: $step:pat,)*) => {
         impl Scenario {
@@ -535,7 +538,7 @@ macro_rules! questions {
 }
 
 questions! {
-    /// Disturbs the connection of the controllers, which needs virtual time.
+    /// Disturbs the controllers' connection, which requires virtual time.
     is_disturbed: ScenarioStep::StallWatch(_) | ScenarioStep::ReleaseWatch(_) | ScenarioStep::RelistWatch(_)
         | ScenarioStep::LosePodEvents(_) | ScenarioStep::LoseAnswers(_),
     /// Lets nodes fail.
@@ -543,26 +546,26 @@ questions! {
         | ScenarioStep::RejectPods(_) | ScenarioStep::AcceptPods,
     /// Creates budgets.
     creates_budgets: ScenarioStep::CreateBudgets(_),
-    /// Evicts pods, for which budgets are tracked.
+    /// Evicts pods, so budgets must be counted.
     evicts_pods: ScenarioStep::DrainNodes(_),
-    /// Rejects pods: without a startup latency this would loop without time passing.
+    /// Rejects pods. Without a startup latency, this would loop without time passing.
     rejects_pods: ScenarioStep::RejectPods(_),
-    /// Starts the controllers later, by a step.
+    /// Starts the controllers in a step, and not at the beginning.
     starts_controllers: ScenarioStep::StartController,
     /// Picks random pods.
     picks_pods: ScenarioStep::Churn(_) | ScenarioStep::DeletePods(_) | ScenarioStep::RelabelPods(_),
     /// Rolls out ReplicaSets.
     rolls_out: ScenarioStep::RollOut(_),
-    /// Changes images, which needs Deployments.
+    /// Changes images, which requires Deployments.
     sets_images: ScenarioStep::SetImage(_),
     /// Rolls out images that can't be pulled.
     sets_unpullable_images: ScenarioStep::SetImage(SetImage { unpullable: true, .. }),
-    /// Creates workloads as parts of others.
+    /// Creates workloads that belong to other workloads.
     creates_parts: ScenarioStep::Create(_, Create { as_parts: true, .. }),
-    /// Has steps about workloads that own pods and have no owner.
+    /// Has steps that act on workloads that own pods and have no owner.
     has_free_owners: ScenarioStep::CreateOwnedPods | ScenarioStep::CreateBarePods | ScenarioStep::WriteStatuses
         | ScenarioStep::Recreate(_) | ScenarioStep::Touch(_),
-    /// Creates pods and statuses as a controller would.
+    /// Creates pods and statuses, as a controller would.
     makes_pods: ScenarioStep::CreateOwnedPods | ScenarioStep::CreateBarePods | ScenarioStep::WriteStatuses,
     /// Selects workloads by number, or sets their numbers of pods.
     numbers_workloads: ScenarioStep::Scale(_) | ScenarioStep::RollOut(_) | ScenarioStep::CreateOwnedPods | ScenarioStep::CreateBarePods

@@ -1,5 +1,5 @@
-//! Reads a scenario from YAML or TOML. Errors have file, line and column, or the path of the field
-//! if no single value is wrong.
+//! Parses a scenario from YAML or TOML. Errors contain the file, line and column, or the path of
+//! the field if no single value is wrong.
 
 use std::fs;
 use std::io::{self, Read};
@@ -17,20 +17,20 @@ use crate::units::without_mark;
 use crate::workloads::flags::FlagValues;
 use crate::workloads::{self, Sizes};
 
-/// The largest scenario file, in bytes; far above any realistic file.
+/// The maximum size of a scenario file, in bytes: far more than any realistic file.
 const MAX_BYTES: u64 = 4 << 20;
 
-/// The maximum number of steps of a scenario, with repetitions expanded.
+/// The maximum number of steps in a scenario, with repetitions expanded.
 const MAX_STEPS: u64 = 1_000_000;
 
 /// The maximum number of levels of nested repetitions.
 const MAX_DEPTH: u32 = 8;
 
-/// An invalid scenario: the place and the reason.
+/// The error about an invalid scenario: the place and the reason.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{place}: {problem}")]
 pub struct ScenarioError {
-    /// The file, with line and column if known.
+    /// The file, with line and column if they are known.
     place: String,
     problem: String,
 }
@@ -43,8 +43,8 @@ enum Form {
 }
 
 impl Scenario {
-    /// Reads a scenario file: TOML if its name ends in `.toml`, otherwise YAML (or JSON); `-` is
-    /// YAML from standard input.
+    /// Reads a scenario file: TOML if its name ends with `.toml`, otherwise YAML (which includes
+    /// JSON); `-` is YAML from standard input.
     ///
     /// # Errors
     /// The file can't be read, is larger than 4 MiB, or is not a valid scenario.
@@ -84,7 +84,8 @@ impl Scenario {
         Ok(Arc::new(scenario))
     }
 
-    /// Returns the path if a `--scenario` value names a file rather than a built-in scenario.
+    /// Returns the path if a value of `--scenario` names a file; `None` if it names a built-in
+    /// scenario.
     pub fn is_path(value: &str) -> Option<PathBuf> {
         let path = Path::new(value);
         let has_form = path.extension().is_some_and(|extension| {
@@ -96,18 +97,18 @@ impl Scenario {
         (has_form || value == "-" || value.contains('/')).then(|| path.to_owned())
     }
 
-    /// Reads a scenario from YAML text; `origin` names it in errors.
+    /// Parses a scenario from YAML text; `origin` names it in errors.
     ///
     /// # Errors
-    /// The same as [`Scenario::from_file`].
+    /// The text is not a valid scenario.
     pub fn from_yaml(text: &str, origin: &str) -> Result<Scenario, ScenarioError> {
         parse(text, Form::Yaml, origin)
     }
 
-    /// Reads a scenario from TOML text; `origin` names it in errors.
+    /// Parses a scenario from TOML text; `origin` names it in errors.
     ///
     /// # Errors
-    /// The same as [`Scenario::from_file`].
+    /// The text is not a valid scenario.
     pub fn from_toml(text: &str, origin: &str) -> Result<Scenario, ScenarioError> {
         parse(text, Form::Toml, origin)
     }
@@ -135,11 +136,12 @@ fn parse(text: &str, form: Form, origin: &str) -> Result<Scenario, ScenarioError
     Ok(scenario)
 }
 
-/// The path of a field, and the rule that it violates.
+/// The path of a field, and the rule that the field violates.
 type Breach = (String, String);
 
 impl Scenario {
-    /// Reports whether the scenario needs workloads that own pods in a way that this kind does not.
+    /// Reports whether the scenario requires workloads that own pods in a way that this kind does
+    /// not.
     fn is_about_other_owners(&self, kind: Kind) -> bool {
         match workloads::pods_of(kind) {
             Some(_) => self.makes_pods(),
@@ -148,10 +150,10 @@ impl Scenario {
     }
 
     /// Checks the switches that create a workload in place of the workloads that its controller
-    /// creates.
+    /// would create.
     ///
     /// # Errors
-    /// The invalid switch, and the requirement on the scenario.
+    /// The invalid switch, and what it requires of the scenario.
     pub(crate) fn check_switches(&self, values: &FlagValues) -> Result<(), (&'static str, String)> {
         for workload in workloads::ALL {
             let Some(makes) = workload.makes() else {
@@ -171,7 +173,7 @@ impl Scenario {
     }
 }
 
-/// Checks the rules that involve more than a single value.
+/// Checks the rules that involve more than one value.
 fn check(scenario: &Scenario) -> Result<(), Breach> {
     let wrong = |field: &str, problem: &str| Err((field.to_owned(), problem.to_owned()));
     let name = &scenario.name;

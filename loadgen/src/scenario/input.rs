@@ -1,14 +1,14 @@
-//! Checks whether a scenario can run on the objects of files.
+//! Checks whether a scenario can run on the objects in files.
 
 use super::definition::Scenario;
 use crate::input::InputSize;
 use crate::workloads::{self, Workload, kinds_in_words};
 
 impl Scenario {
-    /// Checks that the scenario can run on the objects of files.
+    /// Checks that the scenario can run on the objects in files.
     ///
     /// # Errors
-    /// What the scenario needs, and how to provide it.
+    /// What the scenario requires, and how to provide it.
     pub(crate) fn check_input(&self, input: &InputSize) -> Result<(), String> {
         let name = &self.name;
         if !self.loads_input() {
@@ -17,7 +17,7 @@ impl Scenario {
                  --scenario to simulate the objects of the files"
             ));
         }
-        // The contents are unknown until the files are read.
+        // The contents of the files are unknown until they are read.
         if input.owners + input.pods + input.nodes == 0 {
             return Ok(());
         }
@@ -47,7 +47,7 @@ impl Scenario {
     }
 }
 
-/// Reports whether the files contain a workload that matches.
+/// Reports whether the files contain a workload for which `is_meant` returns true.
 fn has(input: &InputSize, is_meant: impl Fn(&Workload) -> bool) -> bool {
     let mut known = input
         .workloads

@@ -1,5 +1,5 @@
 //! The built-in scenarios: the files in `scenarios/`, embedded in the program.
-//! `loadgen scenarios --print` shows exactly these texts.
+//! `loadgen scenarios --print` prints exactly these files.
 
 use std::sync::{Arc, OnceLock};
 
@@ -7,7 +7,7 @@ use super::definition::Scenario;
 
 macro_rules! library {
     ($($name:literal),* $(,)?) => {
-        /// Names and texts, in list order.
+        /// The names and texts, in the order of lists.
         const FILES: [(&str, &str); [$($name),*].len()] = [
             $(($name, include_str!(concat!("../../scenarios/", $name, ".yaml")))),*
         ];
@@ -54,12 +54,12 @@ library![
 static READ: [OnceLock<Arc<Scenario>>; FILES.len()] = [const { OnceLock::new() }; FILES.len()];
 
 impl Scenario {
-    /// Returns the names of the built-in scenarios, in list order.
+    /// Returns the names of the built-in scenarios, in the order of lists.
     pub fn names() -> impl Iterator<Item = &'static str> {
         FILES.iter().map(|(name, _)| *name)
     }
 
-    /// Returns the built-in scenario of this name.
+    /// Returns the built-in scenario with this name; `None` if there is none.
     pub fn built_in(name: &str) -> Option<Arc<Scenario>> {
         let at = FILES.iter().position(|(known, _)| *known == name)?;
         let read = READ[at].get_or_init(|| {
@@ -74,21 +74,21 @@ impl Scenario {
         Scenario::built_in("scale-out").expect("the default scenario is in the library")
     }
 
-    /// Returns the built-in scenario for the objects of files.
+    /// Returns the built-in scenario that runs the objects of files.
     pub fn manifests() -> Arc<Scenario> {
         Scenario::built_in("manifests").expect("the scenario manifests is in the library")
     }
 
-    /// Returns the commented text of a built-in scenario's file.
+    /// Returns the commented text of a built-in scenario's file; `None` for an unknown name.
     pub fn text(name: &str) -> Option<&'static str> {
         let found = FILES.iter().find(|(known, _)| *known == name);
         found.map(|(_, text)| *text)
     }
 
-    /// Returns the scenario for a name or path: a built-in one, or the one in a file.
+    /// Returns the scenario for a name or a path: a built-in scenario, or the scenario in the file.
     ///
     /// # Errors
-    /// The name is unknown (the error has the nearest names), or the file is invalid.
+    /// The name is unknown (the error contains the most similar names), or the file is invalid.
     pub fn find(value: &str) -> Result<Arc<Scenario>, String> {
         if let Some(path) = Scenario::is_path(value) {
             return Scenario::from_file(&path).map_err(|error| error.to_string());

@@ -1,8 +1,8 @@
-//! Load shapes: when the actions of a step are due. They are the shapes of Kubernetes' own load
-//! tests, with the names from ClusterLoader2. Without a load shape, actions run as fast as
-//! possible.
+//! Load shapes: they determine when the actions of a step are due. The shapes are those of
+//! Kubernetes' own load tests, under their names in ClusterLoader2. Without a load shape, actions
+//! run as fast as possible.
 //!
-//! Due times count from the beginning of the step, never from the previous action: late actions
+//! Due times count from the beginning of the step, never from the previous action. Late actions
 //! catch up, so a slow controller does not get a lighter load.
 
 use schemars::JsonSchema;
@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use crate::units::NS_PER_SECOND;
 use crate::values::{Rate, Size, Time};
 
-/// A load shape.
+/// When the actions of a step are due.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub enum LoadShape {
@@ -26,10 +26,10 @@ pub enum LoadShape {
     GlobalQpsLoad {
         /// Actions per second, more than 0.
         qps: Positive,
-        /// The most unused actions to keep, at least 1.
+        /// The maximum number of unused actions that are kept, at least 1.
         burst: Size,
     },
-    /// Bursts with pauses in between.
+    /// Bursts of actions, with pauses in between.
     #[serde(rename_all = "camelCase")]
     SteppedLoad {
         /// Actions per burst.
@@ -37,7 +37,7 @@ pub enum LoadShape {
         /// Time from one burst to the next.
         step_delay: Time,
     },
-    /// Each action at a uniformly random time within a limit.
+    /// Each action is due at a uniformly random time within a limit.
     RandomizedTimeLimitedLoad(TimeLimit),
     /// A Poisson process: exponentially distributed pauses.
     #[serde(rename_all = "camelCase")]
@@ -47,17 +47,17 @@ pub enum LoadShape {
     },
 }
 
-/// The time within which actions are due.
+/// The time within which all actions are due.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(untagged, rename_all_fields = "camelCase", deny_unknown_fields)]
 pub enum TimeLimit {
     /// A fixed time.
     Time {
-        /// When the last action is due at the latest.
+        /// The latest time at which the last action is due.
         time_limit: Time,
     },
-    /// The time that the cluster's pods at 100 % take at this rate, the way ClusterLoader2 computes
-    /// its limit.
+    /// The time that the cluster's pods at 100 % take at this rate, which is how ClusterLoader2
+    /// computes its limit.
     Pods {
         /// Pods per second, more than 0.
         pods_per_second: Positive,
@@ -108,7 +108,7 @@ impl From<Rate> for LoadShape {
     }
 }
 
-/// The budgets that steps share during a run.
+/// The budgets that the steps of a run share.
 #[derive(Debug, Default)]
 pub(crate) struct SharedBudgets {
     /// Each budget, and when it would be full again, ns.
@@ -123,23 +123,23 @@ struct Budget {
     burst: u64,
 }
 
-/// The due times of one step's actions, in sequence.
+/// The due times of the actions of one step, in sequence.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Schedule {
     shape: LoadShape,
     begun_ns: i64,
-    /// The number of actions, for shapes that spread a known number.
+    /// The number of actions, for shapes that distribute a known number.
     actions: u64,
-    /// The cluster's pods at 100 %.
+    /// The number of the cluster's pods at 100 %.
     pods: u64,
-    /// The number of due times returned so far.
+    /// The number of due times that were returned so far.
     asked: u64,
-    /// The last due time, relative to the beginning, ns.
+    /// The last due time, relative to the beginning of the step, ns.
     last_ns: i64,
 }
 
 impl Schedule {
-    /// Creates the schedule of a step that begins at `begun_ns`, with this number of actions, in a
+    /// Creates the schedule of a step with this number of actions that begins at `begun_ns`, in a
     /// cluster with this number of pods.
     pub(crate) fn new(shape: LoadShape, begun_ns: i64, actions: u64, pods: u64) -> Schedule {
         Schedule {
@@ -152,7 +152,8 @@ impl Schedule {
         }
     }
 
-    /// Returns when the next action is due, ns of the monotonic clock. Call it once per action.
+    /// Returns when the next action is due, in ns of the monotonic clock. Must be called once per
+    /// action.
     pub(crate) fn next_ns(
         &mut self,
         now_ns: i64,
@@ -179,8 +180,8 @@ impl Schedule {
                 steps.saturating_mul(step_delay.0)
             }
             LoadShape::RandomizedTimeLimitedLoad(limit) => {
-                // The smallest of `left` uniform draws from the remaining time: the draws come out
-                // in order, and none is stored.
+                // The smallest of `left` uniform draws from the remaining time. The draws come out
+                // in order, so none must be stored.
                 let left = self.actions.saturating_sub(number).max(1);
                 let rest_ns = (limit.ns(self.pods) - self.last_ns).max(0);
                 let share = 1.0 - (1.0 - random.f64()).powf(1.0 / left as f64);
@@ -209,7 +210,8 @@ impl SharedBudgets {
             self.budgets.push((budget, now_ns));
             self.budgets.len() - 1
         });
-        // The generic cell rate algorithm (ITU-T I.371): a leaky bucket stored as one time.
+        // The generic cell rate algorithm (ITU-T I.371): a leaky bucket whose state is a single
+        // time.
         let full_ns = self.budgets[at].1.max(now_ns);
         self.budgets[at].1 = full_ns.saturating_add(interval_ns);
         full_ns.saturating_sub(saved_ns).max(now_ns)
@@ -255,7 +257,7 @@ mod tests {
         let (mut budgets, mut random) = (SharedBudgets::default(), fastrand::Rng::with_seed(5));
         let mut now_ns = 0;
         let mut all = Vec::new();
-        // Two steps; the second one begins right after the first.
+        // There are two steps, and the second one begins right after the first.
         for _ in 0..2 {
             let mut schedule = Schedule::new(shape, now_ns, 3, 0);
             for _ in 0..3 {

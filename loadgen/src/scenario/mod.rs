@@ -1,7 +1,7 @@
-//! Scenarios: what happens to the cluster in a run, and when the run is done.
+//! Scenarios: what happens to the cluster during a run, and when the run is done.
 //!
-//! A scenario is a list of phases (`definition`), built in or from a file. This module defines and
-//! reads scenarios; [`crate::run`] runs them.
+//! A scenario is a list of phases (`definition`). It is built in or comes from a file. This module
+//! defines and parses scenarios; [`crate::run`] runs them.
 
 mod amount;
 pub mod answer;

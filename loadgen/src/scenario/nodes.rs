@@ -10,10 +10,10 @@ use crate::values::Limit;
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct SomeNodes {
-    /// The selection.
+    /// Which nodes are selected.
     pub nodes: Which,
-    /// The number of the zone whose nodes are selected, starting at 1: nodes with the label
-    /// `topology.kubernetes.io/zone: zone-1`. Absent: the nodes of all zones.
+    /// The number of the zone whose nodes are selected, starting at 1 for nodes with the label
+    /// `topology.kubernetes.io/zone: zone-1`. If absent, nodes of all zones are selected.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub zone: Option<u64>,
 }
@@ -22,6 +22,6 @@ pub struct SomeNodes {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct CreateBudgets {
-    /// How many pods of the workload may be unavailable.
+    /// The maximum number of pods of each workload that may be unavailable.
     pub max_unavailable: Limit,
 }

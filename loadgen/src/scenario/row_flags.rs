@@ -1,6 +1,6 @@
 //! The settings that rows declare: the number of workers of a controller, and how the objects of a
-//! workload are generated. Like the settings of `settings!`, they are flags of `loadgen run`,
-//! members of a scenario file and properties of its schema.
+//! workload are generated. Like the settings of the macro `settings!`, they are flags of
+//! `loadgen run`, members of a scenario file and properties of its schema.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -19,7 +19,7 @@ use crate::units::NS_PER_SECOND;
 use crate::values::Size;
 use crate::workloads::flags::{self, FlagValue, FlagValues, Form};
 
-/// Values by flag name; unset flags are absent.
+/// Values by flag name. Flags that are not set are absent.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[serde(transparent)]
 pub struct RowFlags(BTreeMap<&'static str, FlagValue>);
@@ -32,7 +32,8 @@ struct RowFlag {
     heading: &'static str,
 }
 
-/// Returns all flags: first those for generated objects, then those for workers and times of
+/// Returns all flags: first those for generated objects, then those for the workers and times of
+/// controllers.
 /// controllers.
 fn all() -> impl Iterator<Item = RowFlag> {
     let generated = flags::all().map(|flag| RowFlag {
@@ -60,20 +61,20 @@ fn all() -> impl Iterator<Item = RowFlag> {
         }))
 }
 
-/// Returns the names of the flags.
+/// Returns the names of all flags.
 pub(super) fn names() -> impl Iterator<Item = &'static str> {
     all().map(|flag| flag.name)
 }
 
 impl RowFlags {
-    /// Returns the flags for the resolved numbers of workers.
+    /// Returns flags with the resolved numbers of workers.
     pub(crate) fn of_workers(counts: &WorkerCounts) -> RowFlags {
         let flags = Rows::installed().worker_flags();
         let count = |flag| FlagValue::Size(Size(counts.by(flag) as u64));
         RowFlags(flags.map(|(_, flag)| (flag.flag, count(flag))).collect())
     }
 
-    /// Returns the number that a flag sets.
+    /// Returns the number that a flag is set to; `None` if it is not set.
     pub(crate) fn size(&self, flag: &str) -> Option<Size> {
         match self.0.get(flag) {
             Some(FlagValue::Size(size)) => Some(*size),
@@ -81,7 +82,7 @@ impl RowFlags {
         }
     }
 
-    /// Returns the time that a flag sets, ns.
+    /// Returns the time that a flag is set to, ns; `None` if it is not set.
     pub(crate) fn time_ns(&self, flag: &str) -> Option<i64> {
         match self.0.get(flag) {
             Some(FlagValue::Time(time)) => Some(time.0),
@@ -94,7 +95,7 @@ impl RowFlags {
         self.0.contains_key(flag)
     }
 
-    /// Sets a flag, or unsets it if there is no value.
+    /// Sets a flag; unsets it if `value` is `None`.
     pub(crate) fn set(&mut self, flag: &'static str, value: Option<FlagValue>) {
         match value {
             Some(value) => self.0.insert(flag, value),
@@ -102,7 +103,7 @@ impl RowFlags {
         };
     }
 
-    /// Returns the values for generated objects.
+    /// Returns the values of the flags for generated objects.
     pub(crate) fn generated(&self) -> FlagValues {
         let given = flags::all().filter_map(|flag| Some((flag.name, *self.0.get(flag.name)?)));
         given.collect()
@@ -199,7 +200,7 @@ impl<'de> Visitor<'de> for Settings {
     }
 }
 
-/// A map without the members that rows declare, which it stores.
+/// Passes on the members of a map, except those that rows declare, which it stores.
 struct Others<'a, A> {
     map: A,
     rows: &'a mut RowFlags,
@@ -231,7 +232,7 @@ impl<'de, A: MapAccess<'de>> MapAccess<'de> for Others<'_, A> {
     }
 }
 
-/// Reads a name: either one that a row declares, or by the seed.
+/// Deserializes a name: one that a row declares, or any other with the seed `K`.
 struct Key<'a, K>(&'a mut Option<K>);
 
 enum Name<T> {

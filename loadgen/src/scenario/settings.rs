@@ -1,15 +1,15 @@
-//! The settings of a run, declared once. Each field of [`ScenarioSettings`] is a flag of `loadgen run`, a
-//! member of a scenario file under the flag's name, a property of the file's schema, and a line of
-//! `--print-scenario`.
+//! The settings of a run, declared once. Each field of [`ScenarioSettings`] is a flag of
+//! `loadgen run`, a member of a scenario file with the same name, a property of the file's schema,
+//! and a line of `--print-scenario`.
 //!
-//! The type of a field (`Size`, `Time`, `LatencyText` …) determines its syntax, in flags and in
+//! The type of a field (`Size`, `Time`, `LatencyText` …) determines its syntax in flags and in
 //! files. From the fields, the macro `settings!` generates the struct, [`ScenarioSettings::or`],
 //! which overlays one set of settings on another, and [`ScenarioSettings::members`], which lists
 //! the values. The origin of a value (flags, scenario or default) is therefore known until the sets
 //! are merged.
 //!
-//! Resolved settings have another type, `settings::Settings`: nothing in it is optional, sizes and
-//! the client limit are decided, and its form is the form of published results.
+//! Resolved settings have a different type, `settings::Settings`: none of them is optional, the
+//! sizes and the client limit are decided, and they have the form of published results.
 
 use std::collections::BTreeMap;
 
@@ -27,12 +27,12 @@ use crate::values::{
 };
 use crate::workloads::SizedKind;
 
-/// A field of the settings.
+/// The type of a field of the settings.
 pub(super) trait Member: Serialize + Sized {
-    /// Reports whether the field is not set.
+    /// Reports whether the field has no value.
     fn is_unset(&self) -> bool;
 
-    /// Returns this value, or the fallback if it is not set.
+    /// Returns this value, or `fallback` if it is not set.
     fn or(&self, fallback: &Self) -> Self;
 }
 
@@ -56,7 +56,7 @@ impl Member for bool {
     }
 }
 
-/// Feature gates as `NAME=BOOL,...`. A gate that is set here hides the one in the fallback.
+/// Feature gates as `NAME=BOOL,...`. A gate that is set here takes precedence over the fallback.
 impl Member for Vec<String> {
     fn is_unset(&self) -> bool {
         self.is_empty()
@@ -72,7 +72,7 @@ impl Member for Vec<String> {
     }
 }
 
-/// Declares settings: the struct, and how one set overlays another.
+/// Declares settings: the struct, and the methods that overlay and list the fields.
 macro_rules! settings {
     ($(#[$about:meta])* pub struct $name:ident {
         $($(#[$meta:meta])* $field:ident: $type:ty,)*
@@ -87,10 +87,10 @@ macro_rules! settings {
         }
 
         impl $name {
-            /// The names of the fields, in declaration order.
+            /// The names of the fields, in the order of their declaration.
             const FIELDS: &[&str] = &[$(stringify!($field)),*];
 
-            /// Returns these settings, with unset ones taken from the fallback.
+            /// Returns these settings, in which those that are not set come from `fallback`.
             pub fn or(&self, fallback: &$name) -> $name {
                 $name {
                     $($field: Member::or(&self.$field, &fallback.$field),)*
@@ -164,7 +164,7 @@ settings! {
         #[arg(long, value_name = "SIZE", allow_hyphen_values = true, help_heading = SIZE)]
         pods_per_node: Option<Size>,
 
-        /// The most creates or deletes in one sync [default: 500]
+        /// Maximum number of creates or deletes per sync [default: 500]
         #[arg(long, value_name = "SIZE", allow_hyphen_values = true, help_heading = CONTROLLER)]
         burst_replicas: Option<Size>,
 
@@ -257,7 +257,7 @@ impl Serialize for ScenarioSettings {
     }
 }
 
-/// Feature gates in a file: a map from names to booleans.
+/// Serialization of feature gates in a file: a map from names to booleans.
 mod gate_map {
     use super::{BTreeMap, Deserialize};
     use serde::{Deserializer, Serialize, Serializer};
@@ -275,7 +275,7 @@ mod gate_map {
     }
 }
 
-/// Parses `--kube-api-qps`, whose range `settings::resolve` checks.
+/// Parses the value of `--kube-api-qps`, whose range `settings::resolve` checks.
 fn qps(text: &str) -> Result<Positive, &'static str> {
     match text.parse::<f64>() {
         Ok(qps) if qps.is_finite() && qps > 0.0 => Ok(Positive(qps)),
@@ -285,7 +285,8 @@ fn qps(text: &str) -> Result<Positive, &'static str> {
     }
 }
 
-/// Parses `--api-errors` and `--pod-failures`, which can't exceed 100%, unlike other percentages.
+/// Parses the value of `--api-errors` or `--pod-failures`, which can't exceed 100%, unlike other
+/// percentages.
 pub(crate) fn share(text: &str) -> Result<Percent, &'static str> {
     let share = text.parse().ok();
     share
@@ -294,7 +295,8 @@ pub(crate) fn share(text: &str) -> Result<Percent, &'static str> {
 }
 
 impl ScenarioSettings {
-    /// Returns every field by flag name, in declaration order; null if it is not set.
+    /// Returns every field by flag name, in the order of declaration. Fields that are not set are
+    /// null.
     pub fn members(&self) -> Vec<(String, Value)> {
         let all = serde_json::to_value(self).expect("settings serialize to an object");
         let value = |name: &str| all.get(name).cloned().unwrap_or_default();
@@ -302,7 +304,7 @@ impl ScenarioSettings {
         names.map(|name| (name.clone(), value(&name))).collect()
     }
 
-    /// Returns the names of the flags, in declaration order.
+    /// Returns the names of all flags, in the order of declaration.
     pub(super) fn names() -> Vec<String> {
         let of_field = |field: &&str| match *field {
             "rows" => row_flags::names().map(str::to_owned).collect(),
@@ -311,7 +313,7 @@ impl ScenarioSettings {
         Self::FIELDS.iter().flat_map(of_field).collect()
     }
 
-    /// Reports whether the flags set one of these settings too.
+    /// Reports whether the flags also set one of these settings.
     pub(crate) fn is_given_by(&self, flags: &ScenarioSettings) -> bool {
         let own = self.members();
         let mut both = own.iter().zip(flags.members());
@@ -319,9 +321,9 @@ impl ScenarioSettings {
             || flags.upstream_defaults && self.kube_api_qps.is_some()
     }
 
-    /// Returns these settings of a scenario, overlaid with those of flags. `has_input` is set if
-    /// files bring objects; `kinds` are the kinds that the scenario generates, with the flags that
-    /// size them.
+    /// Returns these settings of a scenario, overlaid with those of the flags. `has_input` says
+    /// whether objects come from files. `kinds` are the kinds that the scenario generates, each
+    /// with the flags that size it.
     pub(crate) fn under(
         &self,
         flags: &ScenarioSettings,
@@ -329,7 +331,7 @@ impl ScenarioSettings {
         kinds: &[SizedKind],
     ) -> ScenarioSettings {
         let mut own = self.clone();
-        // Each flag of the client limit replaces one number; --upstream-defaults replaces both.
+        // Each flag for the client limit replaces one number; `--upstream-defaults` replaces both.
         if own.upstream_defaults {
             own.kube_api_qps = Some(Positive(UPSTREAM_QPS));
             own.kube_api_burst = Some(Size(UPSTREAM_BURST.into()));
@@ -339,13 +341,14 @@ impl ScenarioSettings {
             (own.kube_api_qps, own.kube_api_burst) = (None, None);
         }
         if has_input {
-            // Files bring their own objects; only generated objects use these settings.
+            // These settings apply only to generated objects, and files contain their own.
             own.min_ready_seconds = None;
             own.rows.forget_generated();
             own.pods = None;
             (own.nodes, own.namespaces) = (None, None);
         }
-        // Of pods, workloads and pods of each, two determine the third: drop the scenario's third.
+        // Two of pods, workloads and pods per workload determine the third: drop the scenario's
+        // value for the third.
         let mut keeps_pods = false;
         for SizedKind { sizes, .. } in kinds {
             let is_given = [
@@ -376,7 +379,7 @@ impl ScenarioSettings {
     /// Checks that the client limit is consistent.
     ///
     /// # Errors
-    /// The field, and how to fix it.
+    /// The invalid field, and how to fix it.
     pub(super) fn check_client_limit(&self) -> Result<(), (String, String)> {
         let contradicts = |field: &str, means: String, says: String| {
             let problem = format!(

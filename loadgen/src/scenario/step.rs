@@ -61,7 +61,7 @@ impl<'de> Visitor<'de> for Steps {
     }
 }
 
-/// Reads the name of a step; unknown names are errors.
+/// Deserializes the name of a step; unknown names are errors.
 struct Name;
 
 impl<'de> DeserializeSeed<'de> for Name {
@@ -81,7 +81,7 @@ impl<'de> DeserializeSeed<'de> for Name {
     }
 }
 
-/// A step whose name has already been read.
+/// Deserializes a step whose name is already known.
 struct Named<V> {
     name: String,
     content: V,
@@ -99,7 +99,7 @@ impl<'de, V: VariantAccess<'de>> EnumAccess<'de> for Named<V> {
 
 /// Returns the names of the steps that create no workload objects.
 fn other_names() -> &'static [&'static str] {
-    /// Captures the names that a type passes to its deserializer.
+    /// A deserializer that captures the variant names that a type passes to it.
     struct Names<'a>(&'a Cell<&'static [&'static str]>);
 
     impl<'de> Deserializer<'de> for Names<'_> {
@@ -126,12 +126,12 @@ fn other_names() -> &'static [&'static str] {
     }
 
     let names = Cell::new(&[] as &[&str]);
-    // There is nothing to deserialize: only the names matter.
+    // The error is expected: only the names matter.
     let _ = ScenarioStep::deserialize(Names(&names));
     names.get()
 }
 
-/// Returns the schema of a list of steps.
+/// Returns the schema for a list of steps.
 pub(super) fn schema(generator: &mut SchemaGenerator) -> Schema {
     let mut steps = vec![generator.subschema_for::<ScenarioStep>()];
     for (name, _) in creations() {

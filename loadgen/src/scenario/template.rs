@@ -1,4 +1,4 @@
-//! Sizes of a scenario's groups, and its completed pod template.
+//! The sizes of a scenario's groups, and its pod template with defaults.
 
 use std::sync::Arc;
 
@@ -8,8 +8,8 @@ use serde_json::Value;
 
 use super::definition::Group;
 
-/// Returns for each group the number of ReplicaSets and the pods of each, for this total number of
-/// pods: rounded, with at least one ReplicaSet per group.
+/// Returns, for each group, the number of ReplicaSets and the number of pods in each, for a cluster
+/// with `pods` pods in total. The numbers are rounded; every group has at least one ReplicaSet.
 pub fn group_sizes(groups: &[Group], pods: u64) -> Vec<(u64, i32)> {
     let sizes = groups.iter().map(|group| {
         let each = group.pods_each.0.max(1);
@@ -19,10 +19,10 @@ pub fn group_sizes(groups: &[Group], pods: u64) -> Vec<(u64, i32)> {
     sizes.collect()
 }
 
-/// Returns a scenario's pod template with the defaults of the API server.
+/// Returns a scenario's pod template with the API server's defaults.
 ///
 /// # Errors
-/// The invalid field and the reason.
+/// The invalid field, and the reason.
 pub(crate) fn pod_template(template: &Map) -> Result<Arc<PodTemplate>, String> {
     let decoded = PodTemplate::from_json(Value::Object(template.clone()));
     let template = decoded.map_err(|error| format!("podTemplate.{error}"))?;

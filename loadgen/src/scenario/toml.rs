@@ -1,4 +1,4 @@
-//! Parses TOML into a tree of values with positions.
+//! Parses TOML into a tree of values with their positions.
 
 use std::ops::Range;
 
@@ -6,10 +6,10 @@ use podstorm_located::{Located, Mistake, Place, Value};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-/// Parses a text.
+/// Parses TOML text.
 ///
 /// # Errors
-/// The text is not TOML, or has a number beyond 64 bits.
+/// The text is not TOML, or contains a number beyond 64 bits.
 pub(super) fn read(text: &str) -> Result<Located, Mistake> {
     let lines = Lines::new(text);
     let table = DeTable::parse(text).map_err(|error| Mistake {
@@ -22,11 +22,11 @@ pub(super) fn read(text: &str) -> Result<Located, Mistake> {
     })
 }
 
-/// The lines and characters of a text; finding a position costs the same in long and short lines.
+/// Finds positions in a text; long lines take no longer than short ones.
 struct Lines {
-    /// Byte offsets of the line starts.
+    /// The offsets at which lines start, in bytes.
     starts: Vec<usize>,
-    /// Offsets of the bytes that do not start a character.
+    /// The offsets of the bytes that do not start a character.
     within: Vec<usize>,
 }
 

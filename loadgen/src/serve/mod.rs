@@ -53,7 +53,7 @@ pub use snapshot::write_snapshot;
 pub use token_file::read_tokens;
 pub use token_keys::read_token_key;
 
-/// The initial namespaces of every cluster.
+/// The namespaces that every cluster has from the start.
 const NAMESPACES: [&str; 4] = ["default", "kube-node-lease", "kube-public", "kube-system"];
 
 /// The options of a served cluster.
@@ -203,7 +203,8 @@ impl Served {
         simulated: Simulated,
         set_up: impl FnOnce(Builder) -> Builder,
     ) -> Served {
-        // The owners of loaded objects may be missing; objects created later have theirs.
+        // Loaded objects may lack their owners. From now on, an owner that was never stored does
+        // not exist.
         harness.cluster().set_holds_all_owners();
         // Start only now: a controller that saw a ReplicaSet before its pods would create others.
         let harness = Arc::new(harness.started());

@@ -43,13 +43,13 @@ pub struct Settings {
     pub engine: EngineKind,
     /// The seed of all random choices.
     pub seed: u64,
-    /// OS threads of the threads engine; 1 on the virtual engine.
+    /// Number of OS threads of the threads engine; 1 on the virtual engine.
     pub threads: usize,
     /// The size of the generated cluster.
     pub size: ClusterSize,
     /// The flags of the controllers.
     pub controller: ControllerSettings,
-    /// Times of controllers that were set, by flag name, ns.
+    /// The times of controllers that were set, by flag name, ns.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub controller_times: BTreeMap<&'static str, i64>,
     /// The behaviour of the controllers: upstream or hardened.
@@ -58,28 +58,28 @@ pub struct Settings {
     pub behaviour: Behaviour,
     /// Latencies of the simulated cluster.
     pub latency: LatencySettings,
-    /// How long after their start pods end whose restart policy is not `Always`, ns; absent if they
-    /// keep running.
+    /// How long after their start those pods end whose restart policy is not `Always`, ns; absent
+    /// if they keep running.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pod_run_time_ns: Option<i64>,
-    /// The share of these pods that fails.
+    /// The share of these pods that fail.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub pod_failures: f64,
-    /// Whether stuck pods of files, and new pods of their workloads, are started.
+    /// Whether stuck pods from files, and new pods of their workloads, are started.
     pub start_stuck_pods: bool,
-    /// Duration of the scenario's steady part, ns; ignored by scenarios without one.
+    /// Duration of the scenario's steady part, ns; ignored by scenarios that have none.
     pub duration_ns: i64,
     /// The time after which the run fails if the scenario's condition isn't met, ns.
     pub time_limit_ns: i64,
     /// The share of the controllers' API calls that fail with an internal error.
     pub api_errors: f64,
-    /// `churn`: pods deleted from outside per second.
+    /// Number of pods per second that the scenario `churn` deletes from outside.
     pub churn_pods_per_second: f64,
-    /// `burst`: pods that are suddenly added and removed.
+    /// Number of pods that the scenario `burst` suddenly adds and removes.
     pub burst_pods: u32,
     /// `minReadySeconds` of the generated workloads.
     pub min_ready_seconds: i32,
-    /// Values of the flags of workloads.
+    /// The values of the workloads' flags.
     #[serde(flatten)]
     pub workloads: FlagValues,
 }

@@ -1,5 +1,5 @@
-//! Flags for generated objects of workloads. Each is a flag of `loadgen run`, a member of scenario
-//! files under the same name, a property of their schema, and a member of results.
+//! Flags for the generated objects of workloads. Each is a flag of `loadgen run`, a member of
+//! scenario files with the same name, a property of their schema, and a member of results.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -15,14 +15,14 @@ use super::ALL;
 use crate::units::NS_PER_SECOND;
 use crate::values::{Limit, Size, Time};
 
-/// A flag for the objects of a workload.
+/// A flag for the generated objects of a workload.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Flag {
     /// The name without leading hyphens: `max-surge`.
     pub name: &'static str,
-    /// The type of its values, and the default.
+    /// The type of the flag's values, and the default.
     pub form: Form,
-    /// The effect, for help and schema.
+    /// The effect of the flag, for help and schema.
     pub help: &'static str,
 }
 
@@ -33,11 +33,11 @@ pub(crate) enum Form {
     Switch,
     /// A number of objects or pods that determines the size of the cluster.
     Size,
-    /// Another integer of an object, with its default.
+    /// Another integer of an object, with the default.
     Number(i32),
-    /// A limit of a rolling update, with its default.
+    /// A limit of a rolling update, with the default.
     Limit(Limit),
-    /// Whole seconds, with their default.
+    /// A number of seconds, with the default.
     Seconds(i32),
 }
 
@@ -58,7 +58,7 @@ pub enum FlagValue {
 }
 
 impl Form {
-    /// Returns the argument of the command line, without its help.
+    /// Returns the command-line argument, without its help.
     pub(crate) fn arg(self, name: &'static str) -> Arg {
         let arg = Arg::new(name).long(name);
         let with_value = |value: &'static str| {
@@ -74,7 +74,7 @@ impl Form {
         }
     }
 
-    /// Returns the value from the command line.
+    /// Returns the value on the command line; `None` if the flag is not given.
     pub(crate) fn given(self, name: &str, matches: &ArgMatches) -> Option<FlagValue> {
         match self {
             Form::Switch => matches.get_flag(name).then_some(FlagValue::Switch(true)),
@@ -85,10 +85,10 @@ impl Form {
         }
     }
 
-    /// Reads the value of a member of a file.
+    /// Deserializes the value of a member in a file.
     ///
     /// # Errors
-    /// The value has another type.
+    /// The value has a different type.
     pub(crate) fn next_value<'de, A: MapAccess<'de>>(
         self,
         map: &mut A,
@@ -105,7 +105,7 @@ impl Form {
         })
     }
 
-    /// Returns the schema of a member of a file.
+    /// Returns the schema of the member in a file.
     pub(crate) fn schema(self, generator: &mut SchemaGenerator) -> Schema {
         match self {
             Form::Switch => generator.subschema_for::<bool>(),
@@ -120,7 +120,8 @@ impl Form {
 }
 
 impl Flag {
-    /// Returns the member of results; `None` for sizes, which are in the size of the cluster.
+    /// Returns the name of the flag's member in results; `None` for sizes, which are in the size of
+    /// the cluster.
     fn member(&self) -> Option<String> {
         let name = self.name.replace('-', "_");
         match self.form {
@@ -138,7 +139,7 @@ impl Flag {
     /// Returns the number, or its default.
     ///
     /// # Panics
-    /// The flag's type is not a number.
+    /// Panics if the type of the flag is not a number.
     pub(crate) fn number(&self, values: &FlagValues) -> i32 {
         match (values.get(self.name), self.form) {
             (Some(FlagValue::Number(number)), _) | (None, Form::Number(number)) => number,
@@ -149,7 +150,7 @@ impl Flag {
     /// Returns the limit, or its default.
     ///
     /// # Panics
-    /// The flag's type is not a limit.
+    /// Panics if the type of the flag is not a limit.
     pub(crate) fn limit(&self, values: &FlagValues) -> Limit {
         match (values.get(self.name), self.form) {
             (Some(FlagValue::Limit(limit)), _) | (None, Form::Limit(limit)) => limit,
@@ -160,7 +161,7 @@ impl Flag {
     /// Returns the seconds, or their default.
     ///
     /// # Panics
-    /// The flag's type is not seconds.
+    /// Panics if the type of the flag is not seconds.
     pub(crate) fn seconds(&self, values: &FlagValues) -> i32 {
         match (values.get(self.name), self.form) {
             (Some(FlagValue::Time(time)), _) => {
@@ -182,10 +183,10 @@ impl Flag {
         values.get(self.name).unwrap_or_else(default)
     }
 
-    /// Checks that a time is a number of whole seconds that an object can hold.
+    /// Checks that a time is an integer number of seconds that an object can hold.
     ///
     /// # Errors
-    /// Returns the problem.
+    /// The description of the problem.
     pub(crate) fn check(&self, values: &FlagValues) -> Result<(), String> {
         let Some(FlagValue::Time(Time(ns))) = values.get(self.name) else {
             return Ok(());
@@ -200,7 +201,7 @@ impl Flag {
     }
 }
 
-/// Parses a number that an object can hold.
+/// Parses an integer that a field of an object can hold.
 fn number(text: &str) -> Result<i32, String> {
     let number = text.parse().ok().filter(|number| *number >= 0);
     number.ok_or_else(|| format!("expected a whole number from 0 to {}", i32::MAX))
@@ -211,7 +212,8 @@ pub(crate) fn all() -> impl Iterator<Item = &'static Flag> {
     ALL.into_iter().flat_map(|workload| workload.flags())
 }
 
-/// Returns the flag for a member of results, and whether it is a time.
+/// Returns the flag for a member of results, and whether it is a time; `None` if no flag has this
+/// member.
 pub(crate) fn of_member(member: &str) -> Option<(&'static str, bool)> {
     let is_of = |flag: &&Flag| match flag.member() {
         Some(name) => name == member,
@@ -221,17 +223,18 @@ pub(crate) fn of_member(member: &str) -> Option<(&'static str, bool)> {
     Some((flag.name, matches!(flag.form, Form::Seconds(_))))
 }
 
-/// Values of flags by name. Unset flags are absent.
+/// The values of flags, by name. Flags that are not set are absent.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct FlagValues(BTreeMap<&'static str, FlagValue>);
 
 impl FlagValues {
-    /// Returns the value of a flag, if it is set.
+    /// Returns the value of a flag; `None` if it is not set.
     pub(crate) fn get(&self, name: &str) -> Option<FlagValue> {
         self.0.get(name).copied()
     }
 
-    /// Returns the values, including defaults, of the flags that `is_shown` selects, without sizes.
+    /// Returns the values of the flags that `is_shown` selects, including defaults, but without
+    /// sizes.
     pub(crate) fn filled(
         &self,
         is_shown: impl Fn(&Flag) -> bool,
@@ -247,7 +250,7 @@ impl FromIterator<(&'static str, FlagValue)> for FlagValues {
     }
 }
 
-/// Serializes the form of results: every flag except sizes, with its default if it is not set.
+/// Serializes the flags as in results: every flag except sizes, with its default if it is not set.
 impl Serialize for FlagValues {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
         let mut map = to.serialize_map(None)?;

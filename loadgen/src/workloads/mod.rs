@@ -1,15 +1,15 @@
-//! The laboratory's knowledge of each kind of workload: a folder for each, which defines how its
-//! objects are generated and changed, and when they are converged; and a line in [`ALL`].
+//! What the laboratory knows about each kind of workload: a folder for each kind defines how its
+//! objects are generated and changed, and when they are converged. [`ALL`] lists the kinds.
 //!
 //! A workload owns pods ([`OwnsPods`]), has rollouts that its status reports ([`RollsOut`]), or
 //! finishes once its pods have finished ([`Finishes`]). StatefulSets own pods and have rollouts.
 //!
-//! `run::phases` plays scenarios for every workload of the list and names none: it counts the pods
-//! of owners by their demand, and follows rollouts and workloads that finish. It finds a workload
-//! whose pods belong to others through their controller references. `scenario`, `settings`, `size`
-//! and `result`, which are above this module, iterate over the list too. A workload therefore gets
-//! its flags, its step `create<Kind>s`, its members of results and its flag of `explain` only from
-//! its folder.
+//! `run::phases` plays scenarios for every workload in the list without naming any: it counts the
+//! pods of owners by their demand, and follows rollouts and workloads that finish. It finds a
+//! workload whose pods belong to others through their controller references. `scenario`,
+//! `settings`, `size` and `result`, which are above this module, iterate over the list, too. The
+//! flags of a workload, its step `create<Kind>s`, its members of results and its flag of `explain`
+//! therefore come only from its folder.
 
 mod deployment;
 pub mod explain;
@@ -44,10 +44,10 @@ pub(crate) use self::size::WorkloadCount;
 pub use self::size::{ClusterSize, WorkloadCounts};
 pub(crate) use podstorm::job::course::{Course, Ended};
 
-/// A kind of workload in the laboratory.
+/// A kind of workload that the laboratory knows.
 pub(crate) type Workload = &'static dyn LaboratoryWorkload;
 
-/// All workloads of the laboratory. Objects of files are loaded, watched and checked in this order.
+/// All kinds of workloads. The objects of files are loaded, watched and checked in this order.
 pub(crate) static ALL: [Workload; 5] = [
     &replicaset::ReplicaSets,
     &replicaset::ReplicationControllers,
@@ -56,31 +56,31 @@ pub(crate) static ALL: [Workload; 5] = [
     &statefulset::StatefulSets,
 ];
 
-/// The owner of pods that a generated cluster has before their owners exist.
+/// The kind of owners for pods that are generated before their owners exist.
 pub(crate) static OWNER: &dyn OwnsPods = &replicaset::ReplicaSets;
 
-/// Operations of the laboratory on the objects of one kind.
+/// The laboratory's operations on the objects of one kind of workload.
 pub(crate) trait LaboratoryWorkload: Debug + Sync {
-    /// Returns the kind.
+    /// Returns the kind of the objects.
     fn kind(&self) -> Kind;
 
-    /// Reports whether every run has such objects, even with files, because controllers of other
-    /// workloads create them.
+    /// Reports whether every run has such objects, even a run with files, because controllers of
+    /// other workloads create them.
     fn is_in_every_run(&self) -> bool {
         false
     }
 
-    /// Returns how its objects of files are decoded, if the kind has its own type.
+    /// Returns the decoder for objects from files; `None` if the kind does not have its own type.
     fn typed(&self) -> Option<ReadTyped> {
         None
     }
 
-    /// Reports whether its objects can be generated; otherwise they come only from files.
+    /// Reports whether objects can be generated; otherwise they come only from files.
     fn is_generated(&self) -> bool {
         true
     }
 
-    /// Returns the flags for its generated objects.
+    /// Returns the flags for generated objects of the kind.
     fn flags(&self) -> &'static [Flag] {
         &[]
     }
@@ -95,21 +95,21 @@ pub(crate) trait LaboratoryWorkload: Debug + Sync {
         })
     }
 
-    /// Returns the kind of the objects that its controller creates, and the switch that creates it
-    /// in their place.
+    /// Returns the kind of objects that the workload's controller creates, and the switch that
+    /// generates the workload in their place; `None` if its controller creates no workloads.
     fn makes(&self) -> Option<Makes> {
         None
     }
 
-    /// Checks the values of its flags together with the `minReadySeconds` of generated objects.
-    ///
+    /// Checks the values of the workload's flags together with the `minReadySeconds` of generated
+    /// objects.
     /// # Errors
-    /// No object can have these values; the error includes the fix.
+    /// No object can have these values; the error contains the fix.
     fn check_flags(&self, _values: &FlagValues, _min_ready_seconds: i32) -> Result<(), String> {
         Ok(())
     }
 
-    /// Generates an object; `None` for a kind that comes only from files.
+    /// Generates an object; `None` if the objects come only from files.
     fn make(&self, part: Part, objects: &Objects) -> Option<AnyObject>;
 
     /// Returns the member of a spec that [`scale`](LaboratoryWorkload::scale) sets.
@@ -120,7 +120,7 @@ pub(crate) trait LaboratoryWorkload: Debug + Sync {
     /// Sets the number of pods of an object and returns its metadata afterwards.
     ///
     /// # Errors
-    /// Those of the server.
+    /// The error of the server.
     fn scale(
         &self,
         cluster: &Cluster,
@@ -133,80 +133,82 @@ pub(crate) trait LaboratoryWorkload: Debug + Sync {
         change_spec(&cluster.api(self.kind()), namespace, name, set, now)
     }
 
-    /// Describes what its controller will write once to objects of files from an older Kubernetes.
+    /// Describes what the workload's controller will write once to objects that come from an older
+    /// version of Kubernetes; `None` if it writes nothing.
     fn older(&self, _objects: &[InputObject], _gates: &Gates) -> Option<String> {
         None
     }
 
-    /// Returns the flag with which `loadgen explain` names an object.
+    /// Returns the flag of `loadgen explain` that names an object of the kind.
     fn name_flag(&self) -> NameFlag;
 
-    /// Explains the object of this name.
+    /// Explains the object with this name.
     ///
     /// # Errors
-    /// No object or several have this name, or the files lack something.
+    /// No object or several have this name, or something is missing in the files.
     fn explain(&self, name: &str, asked: Asked) -> anyhow::Result<Box<dyn Explanation>>;
 
-    /// Returns the operations on the pods of its objects, if pods have them as their controllers.
+    /// Returns the operations on the objects' pods; `None` if the objects are not controllers of
+    /// pods.
     fn pods(&self) -> Option<&dyn OwnsPods> {
         None
     }
 
-    /// Returns the operations on its rollouts, if it has any.
+    /// Returns the operations on rollouts; `None` if the kind has none.
     fn rollouts(&self) -> Option<&dyn RollsOut> {
         None
     }
 
-    /// Returns the operations on objects that finish, if they do.
+    /// Returns the operations on objects that finish; `None` if they never do.
     fn finishes(&self) -> Option<&dyn Finishes> {
         None
     }
 }
 
 /// Operations on objects that are controllers of pods. Each method takes an object of the
-/// workload's kind and returns `None` for any other.
+/// workload's kind; for objects of other kinds, methods that return an `Option` return `None`.
 pub(crate) trait OwnsPods: Sync {
-    /// Returns what an object requests, and what its status reports.
+    /// Returns the number of pods that an object requests, and the counts in its status.
     fn demand(&self, object: &dyn Object) -> Option<Demand>;
 
-    /// Returns the labels by which an object selects its pods.
+    /// Returns the labels by which an object selects pods.
     fn selected_labels(&self, object: &dyn Object) -> Option<Labels>;
 
-    /// Returns a pod as object `number` of a generated cluster creates it, with this owner if there
-    /// is one. `None` for a kind that comes only from files.
+    /// Returns a pod as the controller of generated object `number` would create it, with this
+    /// owner if it is given. `None` if the objects come only from files.
     fn pod(&self, number: u64, owner: Option<&ObjectMeta>, objects: &Objects) -> Option<Pod>;
 
-    /// Returns a new object in place of a deleted one.
+    /// Returns the object to create in place of a deleted one.
     fn recreated(&self, object: &dyn Object) -> Option<AnyObject>;
 
-    /// Returns the object with the status that its controller leaves behind after convergence.
+    /// Returns the object with the status that its controller leaves behind once it has converged.
     fn settled(&self, object: &dyn Object, gates: &Gates) -> Option<AnyObject>;
 
-    /// Returns the templates of the claims that its controller creates for the pods of an object.
+    /// Returns the templates of the claims that the object's controller creates for its pods.
     fn claim_templates(&self, _object: &dyn Object) -> Vec<DynamicObject> {
         Vec::new()
     }
 
-    /// Reports whether a status describes individual pods, not only their number: see
-    /// [`audit`](OwnsPods::audit).
+    /// Reports whether the status of an object describes individual pods, and not only their
+    /// number: see [`audit`](OwnsPods::audit).
     fn audits_pods(&self) -> bool {
         false
     }
 
-    /// Compares an object with its pods when no work is left.
+    /// Compares an object with its pods. Called when no work is left.
     ///
     /// # Errors
-    /// Returns the contradiction.
+    /// The contradiction between the object and its pods.
     fn audit(&self, _object: &dyn Object, _pods: &[Arc<Pod>]) -> Result<(), String> {
         Ok(())
     }
 
-    /// Reports whether its objects can be replaced by successors without a controller.
+    /// Reports whether objects can be replaced by successors without a controller.
     fn has_successors(&self) -> bool {
         false
     }
 
-    /// Returns the next revision of an object, without pods so far. `None` for a kind without
+    /// Returns the next revision of an object, which has no pods yet. `None` if the kind has no
     /// successors.
     fn successor(&self, _object: &dyn Object, _revision: u32) -> Option<AnyObject> {
         None
@@ -215,29 +217,29 @@ pub(crate) trait OwnsPods: Sync {
 
 /// Operations on objects whose changes their own controller rolls out.
 pub(crate) trait RollsOut: Sync {
-    /// Returns the progress of the rollout of an object's newest spec; `None` for an object of
-    /// another kind.
+    /// Returns the progress of the rollout of an object's newest spec; `None` for objects of other
+    /// kinds.
     fn progress(&self, object: &dyn Object) -> Option<Progress>;
 
-    /// Writes the limits of rolling updates into a spec.
+    /// Sets the limits of rolling updates in a spec.
     fn set_limits(&self, spec: &mut Value, limits: Limits);
 
-    /// Adds deviations of the objects of files, whose pods are counted by owner.
+    /// Adds to `found` the deviations of objects from files. `owned` contains the pods by owner.
     fn examine(&self, objects: &[InputObject], owned: &PodsByOwner<'_>, found: &mut Findings);
 }
 
 /// Operations on objects that finish once enough of their pods have finished.
 pub(crate) trait Finishes: Sync {
-    /// Returns the progress of an object; `None` for an object of another kind.
+    /// Returns the progress of an object; `None` for objects of other kinds.
     fn course(&self, object: &dyn Object) -> Option<Course>;
 
-    /// Compares a finished object with its pods.
+    /// Compares a finished object with its pods in the store.
     ///
     /// # Errors
-    /// Returns the contradiction.
+    /// The contradiction between the object and its pods.
     fn audit(&self, object: &dyn Object, pods: &[Arc<Pod>]) -> Result<(), String>;
 
-    /// Describes problems that involve several objects of files.
+    /// Describes problems in files that involve several objects.
     fn warnings(&self, objects: &[InputObject]) -> Vec<String>;
 }
 
@@ -247,9 +249,9 @@ pub(crate) type Gates = BTreeMap<String, bool>;
 /// The names of the flags for the size of a generated cluster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Sizes {
-    /// The number of objects.
+    /// The flag for the number of objects.
     pub(crate) count: &'static str,
-    /// The pods of each object.
+    /// The flag for the number of pods of each object.
     pub(crate) each: &'static str,
 }
 
@@ -286,64 +288,65 @@ impl Default for SizedKind {
     }
 }
 
-/// A flag that names an object.
+/// A flag of `loadgen explain` that names an object.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct NameFlag {
     /// The name without leading hyphens.
     pub(crate) name: &'static str,
-    /// The questions about an object of the kind, for help.
+    /// The questions about objects of the kind, for help.
     pub(crate) help: &'static str,
 }
 
-/// The objects that a workload's controller creates.
+/// The objects that the controller of a workload creates.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Makes {
-    /// Their kind.
+    /// The kind of these objects.
     pub(crate) kind: Kind,
-    /// The switch that creates the workload's own objects where a scenario creates these objects as
-    /// parts of them.
+    /// The switch that generates objects of the workload where a scenario would create the objects
+    /// of `kind`.
     pub(crate) switch: &'static Flag,
 }
 
 /// The limits of a rolling update.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limits {
-    /// How many pods above the desired number may exist.
+    /// The maximum number of pods above the desired number.
     pub(crate) max_surge: Limit,
-    /// How many pods may be unavailable.
+    /// The maximum number of unavailable pods.
     pub(crate) max_unavailable: Limit,
 }
 
-/// Deviations from the desired state in objects of files, before the run, in words.
+/// Deviations from the desired state in the objects of files, found before the run, in words.
 #[derive(Debug, Default)]
 pub(crate) struct Findings {
     /// Objects whose status differs from their pods.
     pub(crate) stale: Vec<String>,
-    /// Incomplete rollouts, judged by the pods instead of the status.
+    /// Incomplete rollouts, as judged by the pods and not by the status.
     pub(crate) rollouts: Vec<String>,
 }
 
-/// An object of a generated cluster to create.
+/// An object of a generated cluster that is to be created.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Part {
-    /// The number of the object.
+    /// The number of the object among the generated ones.
     pub(crate) number: u64,
     /// The desired pods of the object.
     pub(crate) replicas: i32,
-    /// How many revisions precede it.
+    /// How many revisions precede this one.
     pub(crate) revision: u32,
-    /// Whether the object belongs to an object of a workload that creates such objects.
+    /// Whether the object belongs to an object of the workload whose controller creates such
+    /// objects.
     pub(crate) is_owned: bool,
 }
 
-/// What an owner of pods requests, and what its status reports.
+/// The number of pods that an owner requests, and the counts in its status.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Demand {
     pub(crate) replicas: i32,
     pub(crate) status: StatusCounts,
 }
 
-/// The counts of a status that must be exact.
+/// The counts in a status that must be exact.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct StatusCounts {
     pub(crate) replicas: i32,
@@ -366,13 +369,13 @@ impl From<&ReplicaSetStatus> for StatusCounts {
 /// The progress of a rollout.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Progress {
-    /// The desired pods of the spec.
+    /// The number of desired pods in the spec.
     pub(crate) replicas: i32,
     /// Whether `kubectl rollout status` would succeed.
     pub(crate) is_complete: bool,
-    /// Whether it would return.
+    /// Whether `kubectl rollout status` would return.
     pub(crate) is_over: bool,
-    /// Whether the status is of the newest spec.
+    /// Whether the status describes the newest spec.
     pub(crate) is_observed: bool,
     /// Whether the rollout is paused.
     pub(crate) is_paused: bool,
@@ -384,7 +387,7 @@ pub(crate) fn owners() -> impl Iterator<Item = Workload> {
     all.filter(|workload| workload.pods().is_some())
 }
 
-/// Returns the names of the kinds, sorted.
+/// Returns the names of all kinds of workloads, sorted.
 pub(crate) fn names() -> Vec<&'static str> {
     let mut names: Vec<&str> = ALL.iter().map(|workload| workload.kind().name()).collect();
     names.sort_unstable();
@@ -402,13 +405,13 @@ pub(crate) fn claim_templates(object: &dyn Object) -> Vec<DynamicObject> {
     pods.map_or_else(Vec::new, |pods| pods.claim_templates(object))
 }
 
-/// Describes problems that involve several objects of files.
+/// Describes problems in files that involve several objects, for all workloads.
 pub(crate) fn warnings(objects: &[InputObject]) -> Vec<String> {
     let finishing = ALL.into_iter().filter_map(|workload| workload.finishes());
     finishing.flat_map(|it| it.warnings(objects)).collect()
 }
 
-/// Formats the number of controllers of pods by kind, without zeros:
+/// Formats the number of controllers of pods by kind, omitting zeros:
 /// `3 ReplicaSets, 1 ReplicationController`.
 pub(crate) fn owners_in_words(count: impl Fn(Kind) -> u64) -> String {
     let finishing = ALL.into_iter().filter(|it| it.finishes().is_some());
@@ -420,12 +423,13 @@ pub(crate) fn owners_in_words(count: impl Fn(Kind) -> u64) -> String {
     words.collect::<Vec<_>>().join(", ")
 }
 
-/// Returns the workload of a kind.
+/// Returns the workload with this kind; `None` if the kind is not a workload.
 pub(crate) fn for_kind(kind: Kind) -> Option<Workload> {
     ALL.into_iter().find(|workload| workload.kind() == kind)
 }
 
-/// Returns the workload that an object belongs to by its controller reference, with this reference.
+/// Returns the workload that an object's controller reference refers to, with the reference; `None`
+/// if there is none.
 pub(crate) fn controller(meta: &ObjectMeta) -> Option<(Workload, &Arc<OwnerReference>)> {
     let owner = meta.controller()?;
     let is_of = |workload: &Workload| *owner.kind == *workload.kind().name();
@@ -434,13 +438,13 @@ pub(crate) fn controller(meta: &ObjectMeta) -> Option<(Workload, &Arc<OwnerRefer
         .map(|workload| (workload, owner))
 }
 
-/// Returns the workload whose controller creates objects of this kind.
+/// Returns the workload whose controller creates objects of this kind; `None` if there is none.
 pub(crate) fn maker_of(kind: Kind) -> Option<Workload> {
     let makes = |workload: &Workload| workload.makes().is_some_and(|makes| makes.kind == kind);
     ALL.into_iter().find(makes)
 }
 
-/// Formats the kinds of matching workloads: `ReplicaSets or Deployments`.
+/// Formats the kinds of the workloads that match: `ReplicaSets or Deployments`.
 pub(crate) fn kinds_in_words(is_meant: impl Fn(&Workload) -> bool) -> String {
     let kinds = ALL.into_iter().filter(is_meant);
     let kinds: Vec<String> = kinds.map(|it| format!("{}s", it.kind().name())).collect();

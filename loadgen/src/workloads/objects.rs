@@ -17,31 +17,31 @@ use super::ClusterSize;
 use super::flags::FlagValues;
 use crate::input::named_namespace;
 
-/// Generates the objects of a cluster.
+/// Generates the objects of a cluster of a given size.
 #[derive(Debug)]
 pub(crate) struct Objects {
     size: ClusterSize,
     namespaces: Vec<Str>,
-    /// The groups of the scenario, if any: the number of workloads up to the end of each, and their
-    /// pods.
+    /// The scenario's groups; empty without groups. Each entry contains the number of workloads up
+    /// to the end of the group, and the pods of each workload in it.
     groups: Vec<(u64, i32)>,
-    /// Labels that the scenario's pod template adds to every pod.
+    /// The labels that the scenario's pod template adds to every pod.
     labels: Labels,
     annotations: Labels,
-    /// Shared by every pod of every workload, with all defaults set, so that the server has nothing
-    /// to add and need not copy it.
+    /// The spec that all pods of all workloads share. All defaults are set, so that the server has
+    /// nothing to add and need not copy the spec.
     pod_spec: Arc<PodSpec>,
-    /// Whether nodes have a label with their name even without zones.
+    /// Whether nodes have a label with their name, even without zones.
     pub(crate) labels_nodes: bool,
     /// `minReadySeconds` of every workload.
     pub(crate) min_ready_seconds: i32,
-    /// Values of the workloads' flags.
+    /// The values of the workloads' flags.
     pub(crate) values: FlagValues,
 }
 
 impl Objects {
-    /// Creates the generator for this size; without a template pods are small web servers with
-    /// defaults set.
+    /// Creates the generator for a cluster of this size. Without a template, pods are small web
+    /// servers whose defaults are set.
     pub(crate) fn new(size: ClusterSize, template: Option<Arc<PodTemplate>>) -> Objects {
         let count = size.namespaces.max(1);
         let (labels, annotations, pod_spec) = match template {
@@ -102,7 +102,7 @@ impl Objects {
                 name,
                 ..ObjectMeta::default()
             },
-            // Represents `status.allocatable`, which would take a kilobyte per node.
+            // Stands in for `status.allocatable`, which would take a kilobyte per node.
             pods_allocatable: Some(pods),
             ..Node::default()
         }
@@ -124,8 +124,8 @@ impl Objects {
         &self.namespaces[(number % self.namespaces.len() as u64) as usize]
     }
 
-    /// Returns how many pods workload `number` has at 100 %: its group's number, or as even a share
-    /// as possible.
+    /// Returns the number of pods of workload `number` at 100 %: that of its group, or an equal
+    /// share of the cluster's pods.
     pub(crate) fn share(&self, number: u64) -> i32 {
         if !self.groups.is_empty() {
             let at = self.groups.partition_point(|(end, _)| *end <= number);
@@ -136,7 +136,7 @@ impl Objects {
         i32::try_from(share).unwrap_or(i32::MAX)
     }
 
-    /// Returns the template of pods with these labels.
+    /// Returns the template for pods with these labels.
     pub(crate) fn template(&self, labels: &Labels) -> Arc<PodTemplate> {
         Arc::new(PodTemplate {
             metadata: ObjectMeta {
@@ -151,7 +151,7 @@ impl Objects {
     }
 }
 
-/// Returns the metadata for creating a copy of a stored object.
+/// Returns the metadata for recreating a stored object.
 pub(crate) fn recreated(stored: &ObjectMeta) -> ObjectMeta {
     ObjectMeta {
         name: stored.name.clone(),
@@ -163,7 +163,7 @@ pub(crate) fn recreated(stored: &ObjectMeta) -> ObjectMeta {
     }
 }
 
-/// Overlays the second set of labels on the first.
+/// Returns the labels of `template`, overlaid with those of `generated`.
 pub(crate) fn with(template: &Labels, generated: &Labels) -> Labels {
     if template.is_empty() {
         return generated.clone();
@@ -173,10 +173,10 @@ pub(crate) fn with(template: &Labels, generated: &Labels) -> Labels {
     Labels::from_pairs(all.cloned())
 }
 
-/// Reads an untyped object, changes its spec, writes it, and returns its metadata afterwards.
+/// Reads an untyped object, changes its spec, writes it, and returns the metadata after the write.
 ///
 /// # Errors
-/// Those of the server.
+/// The error of the server.
 pub(crate) fn change_spec(
     api: &Api<'_>,
     namespace: &str,
@@ -195,7 +195,8 @@ pub(crate) fn change_spec(
     Ok(changed.metadata().clone())
 }
 
-/// Returns the resource requests of each pod of a template; by default of the built-in template.
+/// Returns the resource requests of each pod from a template; by default, from the built-in
+/// template.
 pub(crate) fn pod_requests(template: Option<&PodTemplate>) -> BTreeMap<String, Quantity> {
     match template {
         Some(template) => requests_of(&template.spec),
@@ -291,7 +292,7 @@ mod tests {
         };
         let expected = [of(0, "zone-1"), of(1, "zone-2"), of(2, "zone-1")];
         assert_eq!(labels("--pods 10 --zones 2"), expected);
-        // If nothing uses labels, nodes cost no more than their names.
+        // Nothing uses the labels, so nodes cost no more than their names.
         assert_eq!(labels("--pods 10"), [const { Labels::ABSENT }; 3]);
     }
 }

@@ -12,46 +12,48 @@ use super::{ALL, Sizes, Workload, for_kind};
 use crate::units::counted;
 use crate::values::{Bytes, Cores};
 
-/// A resolved size: pods = the sum over workloads.
+/// The resolved size of a cluster: the number of pods is the sum over all workloads.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct ClusterSize {
-    /// Pods at 100 %.
+    /// Number of pods at 100 %.
     pub pods: u64,
-    /// Workloads; pods are divided over them as evenly as possible.
+    /// Number of workloads; pods are divided over them as evenly as possible.
     #[serde(flatten)]
     pub counts: WorkloadCounts,
-    /// Nodes.
+    /// Number of nodes.
     pub nodes: u64,
-    /// The number of zones that generated nodes are spread over, round-robin; absent without zones.
+    /// Number of zones that generated nodes are spread over, round-robin; absent without zones.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub zones: Option<u64>,
-    /// Cores of a generated node; absent if they have enough.
+    /// Cores of a generated node; absent if nodes always have enough.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub node_cpu: Option<Cores>,
-    /// Memory of a generated node; absent if they have enough.
+    /// Memory of a generated node; absent if nodes always have enough.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub node_memory: Option<Bytes>,
-    /// Namespaces; workload i is in namespace i modulo this number.
+    /// Number of namespaces; workload i is in namespace i modulo this number.
     pub namespaces: u64,
-    /// How many pods fit on a node.
+    /// Number of pods that fit on a node.
     pub pods_per_node: u32,
-    /// Groups of workloads: the number of workloads in each, and the pods of each workload. If
-    /// several kinds are generated, each kind is a group. Empty if all are as equal as possible.
+    /// Groups of workloads: the number of workloads in each, and the pods of each of these
+    /// workloads. If several kinds are generated, each kind is a group. Empty if all workloads are
+    /// of the same size as far as possible.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub groups: Vec<(u64, i32)>,
-    /// With groups, the requested number of pods: `pods` is what whole workloads of the groups'
-    /// sizes make of it.
+    /// With groups, the requested number of pods. `pods` may differ from it, because groups consist
+    /// of whole workloads of their sizes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pods_asked: Option<u64>,
 }
 
 impl ClusterSize {
-    /// Returns the number of workloads.
+    /// Returns the total number of workloads.
     pub fn workloads(&self) -> u64 {
         self.counts.0.iter().map(|it| it.count).sum()
     }
 
-    /// Returns the numbers of the workloads of a kind: the first one, and how many there are.
+    /// Returns the number of the first workload of a kind, and how many workloads of this kind
+    /// there are.
     pub(crate) fn numbers_of(&self, kind: Kind) -> (u64, u64) {
         let mut first = 0;
         for it in &self.counts.0 {
@@ -68,7 +70,7 @@ impl ClusterSize {
         self.counts.0.iter().map(WorkloadCount::sized)
     }
 
-    /// Formats the counts: `20 StatefulSets, 10 Jobs`.
+    /// Formats the number of workloads per kind: `20 StatefulSets, 10 Jobs`.
     pub(crate) fn in_words(&self) -> String {
         let counts = self.counts.0.iter();
         let words = counts.map(|it| counted(it.count, it.kind.name()));
@@ -77,21 +79,21 @@ impl ClusterSize {
 }
 
 /// The number of workloads of each generated kind, in the order in which the scenario first creates
-/// each.
+/// the kinds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WorkloadCounts(pub(crate) Vec<WorkloadCount>);
 
-/// The number of workloads of a kind.
+/// The number of workloads of one kind.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct WorkloadCount {
     pub(crate) kind: Kind,
-    /// The flags that set it.
+    /// The flags that determine the number.
     pub(crate) sizes: Sizes,
     pub(crate) count: u64,
 }
 
 impl WorkloadCount {
-    /// Returns the workload that these flags belong to.
+    /// Returns the workload whose flags these are.
     fn sized(&self) -> Workload {
         let has_flags = |it: &Workload| it.sizes() == Some(self.sizes);
         let is_own = for_kind(self.kind).filter(has_flags);
@@ -102,12 +104,12 @@ impl WorkloadCount {
     }
 }
 
-/// Returns the member of results for the number that a flag sets.
+/// Returns the member of results for the number that a flag determines.
 fn member(flag: &str) -> String {
     flag.replace('-', "_")
 }
 
-/// Serializes by flag name; a flag that sizes several kinds has a number for each.
+/// Serializes the numbers by flag name. A flag that sizes several kinds has a number for each.
 impl Serialize for WorkloadCounts {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
         let flags = self.0.iter().map(|it| (it.sizes.count, it.count));

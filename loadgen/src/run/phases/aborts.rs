@@ -1,5 +1,5 @@
-//! Thresholds of a scenario: parsed from its file; those with `abortOnFail` are watched during the
-//! run.
+//! The thresholds of a scenario, parsed from its file. Those with `abortOnFail` are watched during
+//! the run.
 
 use podstorm_objects::Now;
 use podstorm_sim::engine::by_phase::ByPhase;
@@ -11,7 +11,7 @@ use crate::run::gather::{pod_counts, seconds as quantiles_in_seconds};
 use crate::scenario::Scenario;
 use crate::units::NS_PER_SECOND;
 
-/// Metrics that are known during a run, by their names in the result.
+/// The metrics that are known during a run, by their names in the result.
 const KNOWN: [&str; 14] = [
     "convergence_seconds",
     "pod_ready_seconds",
@@ -33,11 +33,11 @@ const KNOWN: [&str; 14] = [
 const LOOK_NS: i64 = NS_PER_SECOND;
 
 impl Scenario {
-    /// Returns the thresholds, and whether each ends the run.
+    /// Returns the thresholds, each with whether its failure ends the run.
     ///
     /// # Errors
-    /// Returns the field and its problem: an unknown metric, an invalid expression, or a metric
-    /// that is known only after the run.
+    /// The field and its problem: the metric is unknown, the expression is invalid, or the metric
+    /// is known only after the run although the threshold may end the run.
     pub fn read_thresholds(&self) -> Result<Vec<(Threshold, bool)>, (String, String)> {
         let mut all = Vec::new();
         for (metric, entries) in &self.thresholds {
@@ -56,14 +56,14 @@ impl Scenario {
 }
 
 impl Scenario {
-    /// Returns the thresholds; their syntax was checked when the scenario was read.
+    /// Returns the thresholds, whose syntax was checked when the scenario was read.
     pub fn bounds(&self) -> Vec<Threshold> {
         let all = self.read_thresholds().unwrap_or_default();
         all.into_iter().map(|(threshold, _)| threshold).collect()
     }
 }
 
-/// Checks whether a threshold can end a run; the error explains why not, and the alternative.
+/// Checks whether a threshold can end a run. If not, the error explains why, and the alternative.
 fn check_abort(threshold: &Threshold) -> Result<(), String> {
     let name = threshold.metric().canonical();
     let metric = name.written().split('{').next().unwrap_or_default();
@@ -85,7 +85,7 @@ fn check_abort(threshold: &Threshold) -> Result<(), String> {
     Ok(())
 }
 
-/// The thresholds that can end a run.
+/// The thresholds whose failure ends the run.
 #[derive(Debug)]
 pub(super) struct Aborts {
     thresholds: Vec<Threshold>,
@@ -104,7 +104,8 @@ impl Aborts {
 }
 
 impl Driver {
-    /// Returns why the run must end, if a check is due and a threshold does not hold.
+    /// Returns the reason to end the run if a check is due and a threshold does not hold; otherwise
+    /// `None`.
     pub(super) fn broken_threshold(&mut self, now: Now) -> Option<String> {
         if self.aborts.thresholds.is_empty() || now.mono_ns < self.aborts.next_ns {
             return None;
@@ -128,7 +129,7 @@ impl Driver {
             .thresholds
             .iter()
             .map(|threshold| threshold.outcome(&metrics));
-        // A metric without a value can't fail yet. The outcomes show which threshold failed.
+        // A metric without a value can't fail yet. The outcome names the threshold that failed.
         let mut broken = outcomes.filter(|outcome| outcome.value.is_some() && !outcome.met);
         broken
             .next()

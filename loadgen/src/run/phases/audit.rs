@@ -1,8 +1,8 @@
-//! The exact check at the end of a phase: scans the store and compares every owner with its pods,
-//! independent of the watches.
+//! The exact check at the end of a phase: scans the store, independently of the watches, and
+//! compares every owner with its pods.
 //!
-//! Pods that files brought unready may still be unready: the caller provides their number for each
-//! owner.
+//! Pods that were not ready in the files may still not be ready. The caller provides their number
+//! for each owner.
 
 use std::fmt::Write;
 use std::sync::Arc;
@@ -15,16 +15,16 @@ use podstorm_objects::{ObjectMeta, Pod, Uid};
 
 use crate::workloads::{self, Demand, StatusCounts, Workload};
 
-/// Reports whether a workload's status describes individual pods, not only their number.
+/// Reports whether the status of this workload describes individual pods, not only their number.
 pub(super) fn audits_pods(workload: Workload) -> bool {
     workload.pods().is_some_and(|pods| pods.audits_pods())
 }
 
-/// Compares owners whose status describes individual pods with these pods. O(pods + owners) if
-/// there are such owners.
+/// Compares the owners whose status describes individual pods with these pods. O(pods + owners), or
+/// O(1) if there are no such owners.
 ///
 /// # Errors
-/// Returns the object that contradicts its pods, and the contradiction.
+/// The object whose status contradicts its pods, and the contradiction.
 pub(super) fn audit_pods(cluster: &Cluster) -> Result<(), String> {
     for workload in workloads::owners().filter(|it| audits_pods(*it)) {
         let page = cluster.api(workload.kind()).list(&ListOptions::default());
@@ -53,18 +53,19 @@ pub(super) fn audit_pods(cluster: &Cluster) -> Result<(), String> {
     Ok(())
 }
 
-/// Compares every owner with its pods; `may_be_unready` has the number of pods of each that may be
-/// unready. Owners without an entry are skipped. O(pods + owners).
+/// Compares every owner with its pods. `may_be_unready` contains, for each owner, the number of
+/// pods that may be unready. Owners without an entry are skipped. O(pods + owners).
 ///
 /// # Errors
-/// Returns the first wrong owner, the contradiction, and the number of wrong owners.
+/// The first wrong owner, its contradiction, and the number of wrong owners.
 pub(super) fn audit(
     cluster: &Cluster,
     may_be_unready: impl Fn(&ObjectMeta) -> Option<i32>,
 ) -> Result<(), String> {
-    // Active pods, and those of them that aren't ready.
+    // The number of active pods and, of these, those that aren't ready.
     let mut active: HashMap<Uid, (i32, i32), RandomState> = HashMap::with_hasher(FIXED_STATE);
-    // Not by a list: listing a million pods sorts them by name, and here they are only counted.
+    // Don't list the pods: a list of a million pods sorts them by name, and here they are only
+    // counted.
     cluster.for_each::<Pod>(|pod| {
         if pod.is_active()
             && let Some(owner) = pod.metadata.controller()

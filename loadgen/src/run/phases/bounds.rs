@@ -1,4 +1,4 @@
-//! Beginning and end of a phase: the state to record, and the result of the phase.
+//! The beginning and the end of a phase: records the state, and then the result of the phase.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
@@ -12,7 +12,7 @@ use crate::units::counted;
 
 impl Driver {
     pub(super) fn begin_phase(&mut self, phase: usize, now: Now) {
-        // The state as the previous phase left it.
+        // Show the state in which the previous phase has left the cluster.
         self.show();
         self.at = PhaseProgress {
             phase,
@@ -24,7 +24,7 @@ impl Driver {
         if phase < self.plan.len() {
             self.controllers.times.begin(phase, now.mono_ns);
         }
-        // Relaxed, here and below: the numbers order nothing.
+        // Relaxed, here and below: no other data depends on the numbers.
         self.position.phase.store(phase, Ordering::Relaxed);
         self.position.total.store(0, Ordering::Relaxed);
         self.position.done.store(0, Ordering::Relaxed);
@@ -83,12 +83,12 @@ impl Driver {
             nodes_held: self.at.drain.nodes_held,
             workloads,
             began_seconds: self.at.started_ns as f64 / 1e9,
-            // The distributions are known when the run is over.
+            // The distributions are added when the run is over.
             ..Phase::default()
         });
     }
 
-    /// Returns the changes of the phase to workloads of each kind.
+    /// Returns what the phase did to the workloads of each kind.
     fn by_kind(&self) -> BTreeMap<String, KindInPhase> {
         let mut all: BTreeMap<String, KindInPhase> = BTreeMap::new();
         let down = &self.tracker.down.of_one;

@@ -1,4 +1,4 @@
-//! Steps with disturbances: the controllers' watches stall or lose events, answers are lost, nodes
+//! Steps with disturbances: the controllers' watches stall or lose events, answers get lost, nodes
 //! stop, are deleted or reject pods, and quotas and deleted namespaces refuse pods.
 
 use std::sync::Arc;
@@ -20,10 +20,10 @@ use crate::workloads::objects::members;
 /// The time without a new pod after which a phase counts as quiet, ns.
 const QUIET_NS: i64 = 30_000_000_000;
 
-/// The label with the zone of a node.
+/// The label whose value is a node's zone.
 const ZONE_LABEL: &str = "topology.kubernetes.io/zone";
 
-/// Time between two checks for this, ns.
+/// Time between two checks for new pods, ns.
 const LOOK_NS: i64 = 1_000_000_000;
 
 impl Driver {
@@ -71,7 +71,8 @@ impl Driver {
         Action::Done
     }
 
-    /// Executes the first create of a sync, but its client gets no answer.
+    /// Arms the loss of answers: the server executes the first create of a sync, but its client
+    /// gets no answer.
     pub(super) fn lose_answers(&self, lose: LoseAnswers) -> Action {
         let times = lose
             .times
@@ -112,7 +113,8 @@ impl Driver {
         self.at.names.as_mut()?.pop()
     }
 
-    /// Deletes nodes one by one: the last ones, so that the first ones can fail in addition.
+    /// Deletes nodes one by one, beginning with the last, so that another step can let the first
+    /// ones fail.
     pub(super) fn delete_nodes(&mut self, some: SomeNodes, now: Now) -> Action {
         let node = self.next_name(|driver| {
             let mut all = driver.nodes_of(some.zone);
@@ -145,14 +147,14 @@ impl Driver {
         Action::Done
     }
 
-    /// Returns the first of the nodes, or of those of a zone.
+    /// Returns the first nodes, of all or of one zone, as selected by `some`.
     pub(super) fn some_nodes(&self, some: SomeNodes) -> Vec<Str> {
         let mut nodes = self.nodes_of(some.zone);
         nodes.truncate(some.nodes.resolve(nodes.len() as u64) as usize);
         nodes
     }
 
-    /// Returns the nodes, or those of a zone.
+    /// Returns the nodes of a zone; all nodes without a zone.
     fn nodes_of(&self, zone: Option<u64>) -> Vec<Str> {
         let Some(zone) = zone else {
             return self.nodes.clone();
@@ -168,12 +170,12 @@ impl Driver {
         self.nodes.iter().filter(is_in_zone).cloned().collect()
     }
 
-    /// Limits the pods of each namespace to a share of its pods at 100 %, or removes the limits.
+    /// Limits the pods of each namespace to a share of its pods at 100 %, or removes these limits.
     pub(super) fn set_pod_quota(&mut self, share: Option<Percent>, now: Now) -> Action {
         for (namespace, pods) in self.pods_by_namespace() {
             let found = self.cluster.get::<Namespace>("", &namespace);
             if !found.is_ok_and(|found| !found.terminating) {
-                // It accepts no new objects.
+                // The namespace is missing or terminating, and accepts no new objects.
                 continue;
             }
             let limit = share.map(|share| share.share(pods));
@@ -183,7 +185,7 @@ impl Driver {
         Action::Done
     }
 
-    /// Deletes the first namespaces, one by one.
+    /// Deletes the first namespaces, one per call.
     pub(super) fn delete_namespaces(&mut self, which: Which, now: Now) -> Action {
         let name = self.next_name(|driver| {
             let mut all = driver.pods_by_namespace();
@@ -199,7 +201,7 @@ impl Driver {
         Action::Wrote
     }
 
-    /// Deletes a workload, and recreates it under the same name before its pods are removed.
+    /// Deletes a workload and recreates it under the same name, before its pods are removed.
     pub(super) fn recreate(&mut self, number: u64, now: Now) -> Action {
         let Some(&at) = self.generated.get(number as usize) else {
             return Action::Skipped;
@@ -210,7 +212,8 @@ impl Driver {
         Action::Wrote
     }
 
-    /// Deletes an owner and creates another in its place; returns the number of the new one.
+    /// Deletes an owner and creates another one in its place. Returns the number of the new one;
+    /// `None` if a request failed.
     fn replace(&mut self, at: usize, now: Now) -> Option<usize> {
         let owner = &self.tracker.owners[at];
         let (workload, pods, replicas) = (owner.workload, owner.pods(), owner.desired);
@@ -218,7 +221,7 @@ impl Driver {
         let kind = workload.kind();
         let found = self.cluster.api(kind).get(&namespace, &name);
         let found = self.note("reading", kind, found)?;
-        // Explicit, as in kubectl: by default owners of some kinds leave their pods behind.
+        // Set the propagation explicitly, like kubectl: the default of some kinds orphans the pods.
         let options = DeleteOptions {
             propagation: Some(Propagation::Background),
             ..DeleteOptions::default()
@@ -234,7 +237,7 @@ impl Driver {
         )
     }
 
-    /// Causes an event of a workload that needs no action.
+    /// Causes an event of a workload that requires no action from its controller.
     pub(super) fn touch(&mut self, number: u64, now: Now) -> Action {
         let Some(&at) = self.generated.get(number as usize) else {
             return Action::Skipped;
@@ -250,7 +253,7 @@ impl Driver {
     }
 
     /// Returns when to check again whether pods are still being created; `None` if none was created
-    /// for long enough.
+    /// for [`QUIET_NS`].
     pub(super) fn quiet_from(&mut self, now: Now) -> Option<i64> {
         let created = self.cluster.write_counts().pods.created;
         match self.at.last_create {

@@ -1,4 +1,4 @@
-//! Steps that drain nodes, and that create the budgets which delay a drain.
+//! Steps that drain nodes, and that create the budgets that delay a drain.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -25,18 +25,18 @@ const PATIENCE_NS: i64 = 600_000_000_000;
 /// The progress of a drain.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Drain {
-    /// The number of pods left on the node, and since when, ns.
+    /// The number of pods left on the current node, and since when this number is unchanged, ns.
     left: usize,
     since_ns: i64,
-    /// The number of skipped nodes.
+    /// The number of nodes that were skipped because they could not be emptied.
     pub(super) nodes_held: u64,
     /// The number of evicted pods, by the kind of their workload.
     pub(super) evicted: BTreeMap<&'static str, u64>,
 }
 
 impl Driver {
-    /// Cordons all nodes, then empties one after the other, so that no pod moves to a node that is
-    /// drained next.
+    /// Cordons all nodes first, so that no pod moves to a node that is drained next. Then empties
+    /// one node after the other.
     pub(super) fn drain_nodes(&mut self, some: SomeNodes, now: Now) -> Action {
         if self.at.names.is_none() {
             let mut nodes = self.some_nodes(some);
@@ -68,7 +68,7 @@ impl Driver {
         Action::Wrote
     }
 
-    /// Keeps new pods off a node.
+    /// Marks a node as unschedulable.
     fn cordon(&mut self, node: &str, now: Now) -> Action {
         let found = self.cluster.get::<Node>("", node);
         if found.is_ok_and(|node| node.unschedulable) {
@@ -80,8 +80,8 @@ impl Driver {
         Action::Wrote
     }
 
-    /// Tries to evict the pods of a node that aren't terminating; returns how many it still has,
-    /// without those that a drain ignores.
+    /// Tries to evict the pods on a node, except terminating ones. Returns how many pods the node
+    /// still has, except those that a drain ignores.
     fn evict_from(&mut self, node: &Str, now: Now) -> usize {
         let (pods, _) = self.cluster.list::<Pod>(None);
         let is_on =
@@ -92,7 +92,7 @@ impl Driver {
             let options = DeleteOptions::default();
             let evicted = self.cluster.evict(namespace, name, &options, false, now);
             match evicted {
-                // A budget allows no more disruptions for now, or the pod no longer exists.
+                // Either a budget allows no more disruptions for now, or the pod no longer exists.
                 Err(error) if error.code == 429 || error.is_not_found() => {}
                 Ok(Eviction::Refused(error)) | Err(error) => {
                     self.note::<(), _>("evicting", Kind::POD, Err(error));
@@ -107,7 +107,7 @@ impl Driver {
         pods.len()
     }
 
-    /// Gives a workload a budget, unless one already selects its pods.
+    /// Creates a budget for a workload, unless a budget already selects its pods.
     pub(super) fn create_budget(&mut self, number: u64, most: Limit, now: Now) -> Action {
         let Some(owner) = self.tracker.owners.get(number as usize) else {
             return Action::Skipped;
@@ -140,7 +140,7 @@ impl Driver {
         Action::Wrote
     }
 
-    /// Reports whether a budget of the namespace selects pods with these labels.
+    /// Reports whether a budget in the namespace selects pods with these labels.
     fn has_budget(&self, namespace: &str, labels: &Labels) -> bool {
         let options = ListOptions {
             namespace: Some(namespace),

@@ -1,5 +1,5 @@
-//! The scenario driver: performs the tasks of a phase in small portions, waits for its condition,
-//! checks the store, records the result of the phase, and continues with the next one.
+//! The scenario driver: performs the tasks of a phase in small portions, waits for the phase's
+//! condition, checks the store, records the result of the phase, and continues with the next phase.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -34,27 +34,28 @@ use crate::workloads::objects::Objects;
 /// Time between two checks whether the controllers are at rest, ns.
 const REST_CHECK_NS: i64 = 1_000_000;
 
-/// The driver.
+/// Performs the phases of a scenario.
 pub(crate) struct Driver {
     pub(super) settings: Settings,
     pub(super) cluster: Arc<Cluster>,
     pub(super) executor: Arc<Executor>,
     pub(super) controllers: Controllers,
     pub(super) pods: ObjectStream<Pod>,
-    /// The workloads of the run, owners of pods first.
+    /// The watches of the run's workloads, owners of pods first.
     heard: Vec<Heard>,
     pub(super) tracker: Tracker,
     pub(super) rollouts: Rollouts,
     pub(super) finishing: Finishing,
     pub(super) objects: Objects,
     pub(super) loader: Loader,
-    /// Tracker numbers of the scenario's owners of pods, generated or from files.
+    /// The tracker's numbers of the scenario's owners of pods, whether generated or from files.
     pub(super) generated: Vec<usize>,
-    /// How many successors each has had.
+    /// The number of successors that each of these owners has had.
     pub(super) revisions: Vec<u32>,
-    /// Pods of the owners from files at 100 %.
+    /// For owners from files: the pods of each at 100 %. `None` if the cluster is generated.
     pub(super) shares: Option<Vec<i32>>,
-    /// Names of the existing nodes, of stopped ones, and of those that reject pods.
+    /// The names of the existing nodes. The next two fields have those of stopped nodes and of
+    /// nodes that reject pods.
     pub(super) nodes: Vec<Str>,
     pub(super) silent: Vec<Str>,
     pub(super) rejecting: Vec<Str>,
@@ -70,55 +71,57 @@ pub(crate) struct Driver {
     pub(super) finished: bool,
 }
 
-/// The position in the plan, and the state when the phase began.
+/// The current position in the plan, and the state at the beginning of the phase.
 #[derive(Debug, Default)]
 pub(super) struct PhaseProgress {
     pub(super) phase: usize,
     pub(super) task: usize,
-    /// How much of the task is done.
+    /// The number of the task's actions that are done.
     pub(super) cursor: u64,
-    /// The position within one number of the cursor.
+    /// The position within the item that `cursor` points to, such as the next pod of an owner.
     pub(super) inner: i32,
     pub(super) started_ns: i64,
-    /// When the task began; set at its first run.
+    /// When the task began, ns; `None` before its first action.
     pub(super) task_started_ns: Option<i64>,
-    /// When the task's actions are due, and when the next one is, ns.
+    /// When the task's actions are due. The next field is when the next action is, ns.
     pub(super) schedule: Option<Schedule>,
     pub(super) due_ns: Option<i64>,
-    /// How many pods the task deletes or removes, if this is known when it begins.
+    /// How many pods the task deletes or removes; `None` if this is not known when it begins.
     pub(super) count: Option<u64>,
-    /// The count of the last such task of the phase.
+    /// The value of `count` for the last task of the phase that had one.
     pub(super) counted: Option<u64>,
-    /// Workloads and their successors in progress, and when to check them next, ns.
+    /// The rollouts in progress, each a workload and its successor. The next field is when to check
+    /// them again, ns.
     pub(super) pairs: Vec<Pair>,
     pub(super) look_ns: i64,
-    /// Names that the task still has to process, the next one last.
+    /// The names that the task has not processed yet; the next one is the last.
     pub(super) names: Option<Vec<Str>>,
-    /// Pods that the task still has to process, the next one last.
+    /// The pods that the task has not processed yet; the next one is the last.
     pub(super) unready: Option<Vec<Arc<Pod>>>,
     pub(super) drain: Drain,
     pub(super) pods: PodTotals,
     pub(super) existing: u64,
     pub(super) ready: u64,
-    /// Active pods that weren't ready and could become ready.
+    /// The number of active pods that were not ready but could become ready, at the beginning.
     pub(super) waiting: u64,
-    /// Missing pods and surplus pods of all owners.
+    /// The numbers of missing pods and of surplus pods of all owners, at the beginning.
     pub(super) missing_and_spare: (u64, u64),
-    /// Whether the phase loads files; and whether all their objects were written and observed.
+    /// Whether the phase loads files. The next field says whether all their objects were written
+    /// and observed.
     pub(super) loads: bool,
     pub(super) all_written: bool,
-    /// Desired pods of the owners, once the tasks are done.
+    /// The desired pods of all owners; `None` until the tasks are done.
     pub(super) goal: Option<u64>,
-    /// Excess pods before the phase.
+    /// The number of excess pods before the phase.
     pub(super) excess: u64,
-    /// The number of pods created when it last changed, and when that was, ns.
+    /// The number of created pods when it last changed, and the time of this change, ns.
     pub(super) last_create: Option<(u64, i64)>,
-    /// Whether an audit failed and no event has arrived since.
+    /// Whether an audit has failed and no event has arrived since then.
     pub(super) doubted: bool,
 }
 
 impl Driver {
-    /// Creates the driver of the scenario in the settings; `waker` wakes the task that runs it.
+    /// Creates the driver for the settings' scenario. `waker` wakes the task that runs the driver.
     pub(crate) fn new(
         settings: &Settings,
         objects: Vec<InputObject>,
@@ -143,7 +146,7 @@ impl Driver {
         if has_files {
             tracker.expect_files();
         }
-        // Files contain a complete cluster: its controllers start when all of it is loaded.
+        // Files contain a complete cluster, so its controllers start when all of it is loaded.
         // Otherwise they run from the start.
         tracker.controller_runs = !has_files && !scenario.starts_controllers();
         controllers
@@ -185,17 +188,17 @@ impl Driver {
         self.plan.iter().map(|phase| phase.name.clone()).collect()
     }
 
-    /// Calls `told` whenever a phase after the first begins.
+    /// Sets a function to call whenever a phase other than the first begins.
     pub(crate) fn tell_phases(&mut self, told: Box<dyn Fn(Now) + Send>) {
         self.controllers.phase_begins = Some(told);
     }
 
-    /// Returns the position of the scenario, for readers.
+    /// Returns the position in the scenario, for readers.
     pub(crate) fn position(&self) -> Arc<Position> {
         Arc::clone(&self.position)
     }
 
-    /// Returns the findings up to `now`; an unfinished phase is recorded as it is.
+    /// Returns the results up to `now`. An unfinished phase is recorded in its current state.
     pub(crate) fn report(&mut self, now: Now) -> Report {
         if !self.finished && self.at.phase < self.plan.len() {
             self.failures.extend(self.what_is_missing());
@@ -230,9 +233,10 @@ impl Driver {
         }
     }
 
-    /// Processes events; returns whether there were any, and when to poll again.
+    /// Processes events. Returns whether there were any, and when to poll again.
     fn listen(&mut self, now: Now) -> Next {
-        // Owners first: then no pod event before theirs can be missing when the pods' are read.
+        // Poll the owners first: then no pod event before theirs can be missing once the pods are
+        // polled.
         let owners = self
             .heard
             .partition_point(|it| it.workload.pods().is_some());
@@ -254,7 +258,7 @@ impl Driver {
         next.or(self.hear_workloads(owners..self.heard.len(), now))
     }
 
-    /// Processes events of some of the workloads; returns when to poll again.
+    /// Processes the events of some workloads. Returns when to poll again.
     fn hear_workloads(&mut self, which: Range<usize>, now: Now) -> Next {
         let (tracker, rollouts) = (&mut self.tracker, &mut self.rollouts);
         let finishing = &mut self.finishing;
@@ -275,12 +279,12 @@ impl Driver {
         next
     }
 
-    /// Reports whether the last poll of each stream took all its events.
+    /// Reports whether the last poll of every stream has taken all its events.
     pub(super) fn watches_drained(&self) -> bool {
         self.pods.is_drained() && self.heard.iter().all(Heard::is_drained)
     }
 
-    /// Does up to [`WRITES_PER_RUN`] writes of the phase's tasks.
+    /// Performs up to [`WRITES_PER_RUN`] writes of the phase's tasks.
     fn work(&mut self, now: Now) -> Next {
         let plan = Arc::clone(&self.plan);
         let mut left = WRITES_PER_RUN;
@@ -308,8 +312,9 @@ impl Driver {
         Next::Again
     }
 
-    /// Reports whether the controllers have seen everything and nothing is queued, if the current
-    /// phase needs to know. Call it before polling: their writes are seen then.
+    /// Reports whether the controllers have seen everything and have nothing queued; always true if
+    /// the current phase does not depend on it. Call this before polling, so that the poll sees all
+    /// writes of the controllers.
     fn rests(&self) -> bool {
         let syncs = match self.plan[self.at.phase].until {
             Until::Synced => self.tracker.owners.len() as u64,
@@ -325,13 +330,13 @@ impl Driver {
         (self.controllers.rests_after)(syncs) && !retries()
     }
 
-    /// Checks whether the phase is over, once its tasks are done; `at_rest` means that nothing is
-    /// left to happen by itself, `rests` that [the controllers rest](Driver::rests).
+    /// Checks whether the phase is over, once its tasks are done. `at_rest` says that nothing will
+    /// happen by itself any more, `rests` that [the controllers rest](Driver::rests).
     fn settle(&mut self, at_rest: bool, rests: bool, now: Now) -> Next {
         let until = self.plan[self.at.phase].until;
         let standing = |failed| self.rollouts.standing(failed, &self.tracker);
         let (mut has_stuck, is_replaced) = (false, self.tracker.is_replaced());
-        // A rollout is stuck only if every owner has its desired pods.
+        // Rollouts count as stuck only if every owner has its desired pods.
         let mut are_over = |failed| match standing(failed) {
             Standing::Over => true,
             Standing::Stuck => {
@@ -357,15 +362,15 @@ impl Driver {
                 _ => true,
             },
         };
-        // Objects from files may look right before the controllers have seen them.
+        // Objects from files may look correct before the controllers have seen them.
         let must_rest = match until {
             Until::Synced => true,
             Until::Converged | Until::Running if self.at.loads => self.tracker.controller_runs,
-            // Their statuses describe individual pods.
+            // The statuses of these workloads describe individual pods.
             Until::Converged | Until::Running => {
                 self.heard.iter().any(|it| audits_pods(it.workload))
             }
-            // A pending sync may still change it.
+            // A pending sync may still change the state of the stuck rollouts.
             _ => has_stuck,
         };
         if met && !at_rest && must_rest && !rests {
@@ -389,8 +394,8 @@ impl Driver {
             .and_then(|()| audit_pods(&self.cluster))
             .and_then(|()| self.finishing.audit(&self.cluster))
         {
-            // Either something has just changed and the watches will report it, or the store and
-            // the watches contradict each other.
+            // Either something has just changed and the watches will report it, or the store
+            // contradicts the watches. Wait once for events to find out.
             if !self.at.doubted {
                 self.at.doubted = true;
                 return Next::Again;
@@ -402,8 +407,8 @@ impl Driver {
             self.executor.stop();
             return Next::Idle;
         }
-        // A controller that has not seen the pods yet creates others. This is acceptable if the
-        // scenario disturbs its watches, but not for lack of processors.
+        // A controller that has not seen the existing pods yet creates additional ones. That is
+        // acceptable if the scenario disturbs the watches, but not if the machine is too slow.
         if self.tracker.controller_runs
             && self.controllers.connection.is_none()
             && let Some(next) = self.plan.get(self.at.phase + 1)
@@ -422,8 +427,8 @@ impl Driver {
         Next::Again
     }
 
-    /// Called when nothing changes any more: returns whether the phase can't get closer to its
-    /// condition, and only the initial state of pods from files keeps it from being met.
+    /// Called when nothing changes any more. Returns whether the phase can't come closer to its
+    /// condition because of the initial state of pods from files, and of nothing else.
     fn cannot_improve(&self, until: Until) -> bool {
         if self.shares.is_none() {
             return false;
@@ -449,15 +454,15 @@ impl Driver {
             }
     }
 
-    /// Reports whether a namespace is being deleted: it stays so if something holds one of its
-    /// pods.
+    /// Reports whether a namespace is being deleted. It may stay in this state if something holds
+    /// one of its pods.
     fn is_closing(&self, namespace: &str) -> bool {
         let found = self.cluster.get::<Namespace>("", namespace);
         found.is_ok_and(|found| found.terminating)
     }
 
-    /// Called when nothing is left to happen by itself: returns whether this ends the phase, so
-    /// that the scenario continues; its task must be woken then.
+    /// Called when nothing will happen by itself any more. Returns whether this ends the phase, so
+    /// that the scenario continues. The driver's task must then be woken.
     pub(crate) fn nothing_left(&mut self, now: Now) -> bool {
         if self.finished || !self.tasks_done() {
             return false;
@@ -498,7 +503,7 @@ impl Driver {
                 .total
                 .store(goal.abs_diff(self.at.existing), Ordering::Relaxed);
         }
-        // As many pods are wanted as before, so only the deleted pods show progress.
+        // The desired number of pods is unchanged, so only the deleted pods show progress.
         if let Some(count) = self.at.counted
             && self.at.goal.is_none_or(|goal| goal == self.at.existing)
         {
@@ -520,8 +525,8 @@ impl Task for Driver {
         if self.finished {
             return Next::Idle;
         }
-        // The driver must observe its own writes before it judges them, so a phase never ends in
-        // the same run as its last write.
+        // The driver must have observed its own writes before it judges them, so a phase never ends
+        // in the same run as its last write.
         let tasks_done = self.tasks_done();
         let rests = tasks_done && self.rests();
         let heard = self.listen(now);
@@ -537,7 +542,7 @@ impl Task for Driver {
         } else {
             self.work(now)
         };
-        // Also the last time, for later readers.
+        // Also after the last phase, for later readers.
         self.show();
         heard.or(done)
     }

@@ -1,6 +1,6 @@
-//! Runs over dumps of clusters, as `kubectl get deploy,rs,pods,nodes -A -o json` writes them: a
-//! cluster in its desired state does not change, and neither unhealthy pods nor outdated statuses
-//! fail or delay a run.
+//! Tests of runs over dumps of clusters, as `kubectl get deploy,rs,pods,nodes -A -o json` writes
+//! them: a run does not change a cluster in its desired state, and neither unhealthy pods nor
+//! outdated statuses let a run fail or delay it.
 
 use std::fmt::Write;
 use std::path::PathBuf;
@@ -15,7 +15,7 @@ use crate::scenario::Scenario;
 use crate::settings::EngineKind;
 use crate::settings::resolve::{Machine, SettingsRequest, resolve};
 
-/// The state of a pod in a dump.
+/// The state of a pod in a dump that a test generates.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Pod {
     Ready,
@@ -28,7 +28,7 @@ enum Pod {
 }
 
 impl Pod {
-    /// Reports whether the pod is inactive: it was replaced long ago.
+    /// Reports whether the pod is inactive and was replaced long ago.
     fn is_replaced(self) -> bool {
         matches!(self, Pod::Evicted | Pod::Terminating | Pod::HeldByFinalizer)
     }
@@ -45,7 +45,7 @@ fn pod_json(set: usize, number: usize, pod: Pod) -> String {
     };
     let node = match pod {
         Pod::FitsNowhere => String::new(),
-        // 100 of them on each node, with room for 10 more.
+        // 100 pods are on each node, which has room for 10 more.
         _ => format!(r#""nodeName":"node-{}","#, (set * 50 + number) / 100),
     };
     let word = if ready { "True" } else { "False" };
@@ -83,8 +83,8 @@ fn pod_json(set: usize, number: usize, pod: Pod) -> String {
     )
 }
 
-/// Returns a dump with this many ReplicaSets of 50 active pods and exact statuses; inactive pods
-/// exist in addition.
+/// Returns a dump with `sets` ReplicaSets that have 50 active pods each, exact statuses, and
+/// additional inactive pods.
 fn dump(sets: usize, pod_of: impl Fn(usize, usize) -> Pod) -> String {
     const EACH: usize = 50;
     let mut text = String::from(r#"{"apiVersion":"v1","kind":"List","items":["#);
@@ -101,7 +101,7 @@ fn dump(sets: usize, pod_of: impl Fn(usize, usize) -> Pod) -> String {
             text += &(pod_json(set, number, pod) + ",");
         }
         let ready = EACH - unready;
-        // The status of a ReplicaSet counts its terminating pods.
+        // The status of a ReplicaSet also counts its terminating pods.
         let terminating = (0..EACH).filter(|number| {
             let pod = pod_of(set, *number);
             pod.is_replaced() && pod != Pod::Evicted
@@ -176,13 +176,13 @@ fn assert_untouched(result: &RunResult, sets: u64) {
     assert_eq!(counts, [0; 4], "{}: {pods:?}", result.engine);
     assert_eq!(pods.peak, sets * 50);
     assert_eq!(result.excess_pods_created, 0);
-    // Neither pods nor statuses were written, and there were no other requests.
+    // The controllers wrote neither pods nor statuses, and made no other requests.
     assert!(result.api_calls.is_empty(), "{:?}", result.api_calls);
     assert_eq!(result.writes["import pods"], sets * 50);
     let others = result.writes.keys().find(|key| !key.starts_with("import "));
     let others = others.filter(|key| !key.contains("namespaces"));
     assert_eq!(others, None, "{:?}", result.writes);
-    // The controllers have synced all of them.
+    // The controllers have synced every object.
     let syncs: u64 = result.syncs.values().sum();
     assert!(syncs >= sets, "{syncs}");
     assert_eq!(result.convergence_seconds.count, 0);
@@ -213,7 +213,7 @@ fn a_controller_writes_nothing_over_a_converged_dump() {
 
 #[test]
 fn pods_of_a_dump_became_ready_before_the_run() {
-    // More recent than the default start of virtual time.
+    // The dump is more recent than the default start of virtual time.
     let text = dump(4, |_, _| Pod::Ready);
     let text = text.replace(
         r#""replicas":50,"sel"#,
@@ -237,7 +237,7 @@ fn churn_over_a_dump_creates_what_it_deletes() {
     }
 }
 
-/// Returns a dump in which one pod in 25 is unhealthy, each in another way.
+/// Returns a dump in which one pod in 25 is unhealthy, with several kinds of problems.
 fn sick(sets: usize) -> Loaded {
     load(&dump(sets, |set, number| match (set * 50 + number) % 150 {
         0 | 13 => Pod::CrashLoops,
@@ -263,12 +263,13 @@ fn unhealthy_pods_fail_no_scenario_on_virtual_time() {
         let result = run(name, EngineKind::Virtual, sick(40));
         assert_green(&result);
         assert_eq!(result.phases[0].pods_created, 0, "{name}");
-        // Of 2,000, every 150th each, starting with the first, the 14th, the 26th and so on.
+        // Of 2,000 pods, every 150th has the same problem, beginning with the first, the 14th, the
+        // 26th and so on.
         let input = result.input.pods;
         let came = [input.not_ready, input.terminating, input.ended];
         assert_eq!(came, [14 + 14 + 14 + 13, 26, 13], "{name}");
         if name == "manifests" {
-            // The kubelet starts pods that only waited for their image.
+            // The kubelet starts the pods that only waited for their image.
             assert_eq!(input.still_not_ready, 14 + 14 + 13);
         }
     }
@@ -281,7 +282,7 @@ fn unhealthy_pods_fail_no_scenario_on_threads() {
         let waits = ["quota-exhausted", "flapping", "slow-api"].contains(&name);
         let waits = waits || scenario.evicts_pods();
         if waits || scenario.is_disturbed() || scenario.has_node_faults() {
-            // They wait for minutes, which are real here.
+            // These scenarios wait for minutes, which would be real minutes here.
             continue;
         }
         let result = run(name, EngineKind::Threads, sick(20));
@@ -296,7 +297,7 @@ fn every_example_runs_on_every_engine() {
     let mut examples = 0;
     for entry in std::fs::read_dir(folder).expect("the folder of examples exists") {
         let path = entry.expect("an entry").path();
-        // Programs have separate folders.
+        // The folders contain programs of their own.
         if path.is_dir() {
             continue;
         }
@@ -306,7 +307,7 @@ fn every_example_runs_on_every_engine() {
             let loaded = loaded.expect("the example is valid");
             let result = run("manifests", engine, loaded);
             assert_green(&result);
-            // The deadline of a Job ends it, in simulated time.
+            // The Job's deadline ends it, in simulated time.
             let elapsed = result.elapsed_seconds;
             let limit = if engine == EngineKind::Virtual {
                 3_600.0
@@ -321,7 +322,7 @@ fn every_example_runs_on_every_engine() {
 
 #[test]
 fn a_blocked_run_on_threads_ends_with_the_reason() {
-    // Each should have one more pod, and no node has room for it.
+    // Each ReplicaSet lacks one pod, and no node has room for it.
     let text = dump(2, |_, _| Pod::Ready).replace(r#""pods":"110""#, r#""pods":"0""#);
     let mut loaded = load(&text.replace(r#""replicas":50,"sel"#, r#""replicas":51,"sel"#));
     loaded.size.places = 1_000;
@@ -344,12 +345,12 @@ fn a_blocked_run_on_threads_ends_with_the_reason() {
     }
 }
 
-/// The state of the Deployments of a dump.
+/// The Deployments of a dump with unhealthy pods.
 #[derive(Clone, Copy, Debug)]
 struct Sick {
-    /// Which of the 4 pods of each can't become ready.
+    /// Whether a pod (of 4 per Deployment) can't become ready.
     pods: fn(usize, usize) -> bool,
-    /// Why: a reason of a waiting container.
+    /// Why it can't become ready: the reason of its waiting container.
     reason: &'static str,
     /// Whether the statuses of the Deployments claim that all pods are ready.
     stale: bool,
@@ -357,7 +358,7 @@ struct Sick {
 }
 
 impl Sick {
-    /// Returns a dump with this many Deployments of 4 pods, each with one ReplicaSet.
+    /// Returns a dump with this many Deployments. Each has one ReplicaSet with 4 pods.
     fn dump(self, deployments: usize) -> Value {
         const EACH: usize = 4;
         let uid = |class: usize, number: usize| {
@@ -440,8 +441,8 @@ const PULLS_NOTHING: Sick = Sick {
     ..CRASHES
 };
 
-/// Real and simulated time within which a run must have judged such a dump; detecting that nothing
-/// moves takes a second.
+/// The time, both real and simulated, within which a run over such a dump must end. Detecting that
+/// nothing changes takes one second.
 const JUDGED_WITHIN_SECONDS: f64 = 5.0;
 
 #[test]
@@ -490,14 +491,14 @@ fn every_scenario_handles_stale_statuses_and_stuck_pods() {
         for sick in [CRASHES, PULLS_NOTHING] {
             let result = run(name, EngineKind::Virtual, load(&sick.dump(10).to_string()));
             let ended = &result.outcome;
-            // They restore the image of the dump, which can't be pulled either: no pod of the image
-            // in between may be removed, by upstream's count.
+            // These scenarios restore the image of the dump, which can't be pulled either. By
+            // upstream's count, no pod with the image in between may be removed.
             let puts_back = ["failed-rollout", "stuck-upgrade"].contains(&name);
             let mends_nothing = puts_back && sick.reason == PULLS_NOTHING.reason;
             let code = u8::from(mends_nothing);
             assert_eq!(ended.exit_code, code, "{name} {sick:?}: {ended:?}");
             assert_eq!(result.phases[0].pods_created, 0, "{name}");
-            // Calls that take seconds have their time.
+            // Slow calls may take their time.
             let is_slow = !result.settings.latency.api.is_zero();
             let seconds = result.phases[0].seconds;
             assert!(
@@ -511,7 +512,7 @@ fn every_scenario_handles_stale_statuses_and_stuck_pods() {
 #[test]
 fn new_pods_of_a_workload_without_ready_pods_do_not_start() {
     let text = PULLS_NOTHING.dump(2).to_string();
-    // One more pod each: only that of the healthy workload becomes ready.
+    // Each workload wants one more pod, and only that of the healthy workload becomes ready.
     let text = text.replace(r#""replicas":4,"selector""#, r#""replicas":5,"selector""#);
     for engine in [EngineKind::Threads, EngineKind::Virtual] {
         let result = run("manifests", engine, load(&text));

@@ -1,5 +1,5 @@
-//! The interfaces of the driver: what it gets from the rest of a run, what it shows during the run,
-//! and what it returns.
+//! The interfaces of the driver: what it gets from the other parts of a run, what it shows during
+//! the run, and what it returns.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
@@ -12,68 +12,69 @@ use podstorm_sim::nodes::NodeControl;
 
 use crate::result::{Finished, IncompleteRollouts, Phase, SlowWorkload};
 
-/// The scenario's access to the controllers.
+/// The scenario's access to the controllers and their connection.
 pub(crate) struct Controllers {
     /// Set to let the informers start; see `wake`.
     pub(crate) started: Arc<AtomicBool>,
-    /// Wakes the informers after `started` was set.
+    /// The wakers of the informers, to be called after `started` was set.
     pub(crate) wake: Vec<Waker>,
-    /// The controllers' connection, if the scenario disturbs it.
+    /// The controllers' connection; `None` unless the scenario disturbs it.
     pub(crate) connection: Option<Arc<Connection>>,
-    /// The nodes, if the scenario lets them fail.
+    /// The control over the nodes; `None` unless the run needs it, for example for node faults.
     pub(crate) nodes: Option<Arc<NodeControl>>,
-    /// Where to record when each phase begins.
+    /// Records when each phase begins.
     pub(crate) times: Arc<PhaseTimes>,
-    /// Returns whether at least this many syncs have finished, none is in progress, and no key
-    /// waits.
+    /// Returns whether at least this many syncs have finished, no sync is in progress, and no key
+    /// is waiting.
     pub(crate) rests_after: Box<dyn Fn(u64) -> bool + Send>,
-    /// Returns whether a key will be retried because its last sync failed.
+    /// Returns whether any key will be retried because its last sync failed.
     pub(crate) retries: Box<dyn Fn() -> bool + Send>,
-    /// Returns how many pods the controllers' caches have; the smallest number.
+    /// Returns the number of pods in the controllers' caches; if the caches differ, the smallest.
     pub(crate) pods_cached: Box<dyn Fn() -> usize + Send>,
     /// Called when a phase begins.
     pub(crate) phase_begins: Option<Box<dyn Fn(Now) + Send>>,
 }
 
-/// The position of the scenario, for progress and metrics. Written by the driver, read at any time.
+/// The position in the scenario, for progress and metrics. Written by the driver, read at any time
+/// by others.
 #[derive(Debug, Default)]
 pub(crate) struct Position {
-    /// The current phase.
+    /// The index of the current phase.
     pub(crate) phase: AtomicUsize,
-    /// Pods of the phase's target that exist (or are removed, or were deleted if this is the
-    /// target).
+    /// How many pods of the phase's target are done: handled by the current step, finished, removed
+    /// if the number of pods decreases, and otherwise ready.
     pub(crate) done: AtomicU64,
-    /// Pods of the phase's target.
+    /// The number of pods of the phase's target; 0 while it is unknown.
     pub(crate) total: AtomicU64,
-    /// Pods that exist.
+    /// The number of existing pods.
     pub(crate) pods: AtomicU64,
-    /// Pods that are active and ready.
+    /// The number of active pods that are ready.
     pub(crate) ready: AtomicU64,
-    /// Pods that all owners together desire.
+    /// The number of pods that all owners together desire.
     pub(crate) desired: AtomicU64,
 }
 
-/// The findings of the scenario.
+/// The results of the scenario.
 #[derive(Debug)]
 pub(crate) struct Report {
-    /// The phases; the last one may be incomplete.
+    /// The results of the phases; the last phase may be incomplete.
     pub(crate) phases: Vec<Phase>,
-    /// Whether all phases are done and their conditions were met.
+    /// Whether all phases are done and met their conditions.
     pub(crate) converged: bool,
-    /// Failures, in words.
+    /// Descriptions of the failures.
     pub(crate) failures: Vec<String>,
-    /// Impossible states: the store contradicts its watch events.
+    /// Descriptions of impossible states, in which the store contradicts its watch events.
     pub(crate) violations: Vec<String>,
     /// See `Tracker::excess`.
     pub(crate) excess: u64,
-    /// Owned pods that were removed before they were ever ready.
+    /// The number of owned pods that were removed before they were ever ready.
     pub(crate) surplus: u64,
-    /// Pods that files brought active and not ready, and that still aren't ready.
+    /// The number of active pods that were not ready in the files and still are not.
     pub(crate) still_not_ready: u64,
-    /// Rollouts of files that were not complete at the end.
+    /// The rollouts from files that were not complete at the end.
     pub(crate) incomplete_rollouts: IncompleteRollouts,
-    /// Time from the write of an owner's spec (or a change of its pods from outside) until it had
-    /// its pods and an exact status, ns; by the phase in which it began.
+    /// Time from the write of an owner's spec, or from a change of its pods from outside, until the
+    /// owner had its pods and an exact status, ns. Grouped by the phase in which it began.
     pub(crate) convergence: ByPhase,
     /// Time from the write of a spec until its rollout was complete, ns; by the phase in which it
     /// began.
@@ -85,6 +86,6 @@ pub(crate) struct Report {
     pub(crate) finishes: ByPhase,
     /// Time from the creation of a pod until it was ready, ns; by the phase in which it began.
     pub(crate) pod_ready: ByPhase,
-    /// The slowest convergences, including unfinished ones; the slowest first.
+    /// The slowest convergences, including unfinished ones, in descending order.
     pub(crate) slowest: Vec<SlowWorkload>,
 }

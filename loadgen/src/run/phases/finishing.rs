@@ -1,5 +1,5 @@
-//! Workloads that finish once enough of their pods have finished: the progress of each, and their
-//! totals.
+//! Workloads that finish once enough of their pods have finished, such as Jobs: the progress of
+//! each, and their totals.
 
 use std::sync::Arc;
 
@@ -22,16 +22,17 @@ pub(super) struct Finishing {
     times: Arc<PhaseTimes>,
     all: Vec<Known>,
     by_uid: HashMap<Uid, usize, RandomState>,
-    /// The number of unfinished workloads.
+    /// The number of workloads that have not finished.
     open: usize,
-    /// The pods that unfinished workloads want at a time.
+    /// The number of pods that the unfinished workloads want at a time.
     pub(super) desired: u64,
-    /// The most pods of one workload that were down at the same time.
+    /// The maximum number of pods of one workload that were down at the same time, by kind.
     pub(super) down: DownOfOne,
-    /// Active ready pods, and their number by owner: pods may be seen before their owners.
+    /// The active ready pods. The next field has their number by owner, because pods may be seen
+    /// before their owners.
     up: HashSet<Uid, RandomState>,
     up_of: HashMap<Uid, i64, RandomState>,
-    /// Pods created for such workloads.
+    /// The number of pods created for workloads that finish.
     pub(super) pods_created: u64,
     /// Time from the creation of a workload until it finished, ns.
     pub(super) took: ByPhase,
@@ -43,18 +44,18 @@ struct Known {
     namespace: Str,
     name: CompactString,
     course: Course,
-    /// Since when it is in progress.
+    /// Since when the workload is in progress, ns; `None` if it is not.
     since_ns: Option<i64>,
     gone: bool,
-    /// The desired pods at a time when the phase began.
+    /// The number of pods that the workload wanted at a time when the phase began.
     wanted: i64,
-    /// The active ready pods.
+    /// The number of the workload's active ready pods.
     up: i64,
 }
 
 impl Known {
-    /// Reports whether nothing is left to happen: it has finished, was deleted, or is suspended and
-    /// at rest.
+    /// Reports whether the workload needs no more work: it has finished, was deleted, or is
+    /// suspended and at rest.
     fn is_over(&self) -> bool {
         let Course {
             is_suspended,
@@ -67,12 +68,13 @@ impl Known {
         self.gone || self.course.is_over() || is_suspended && rests
     }
 
-    /// Reports whether nothing is left to happen before its next pod finishes.
+    /// Reports whether nothing will happen before the next of the workload's pods finishes.
     fn runs(&self) -> bool {
         self.is_over() || self.course.ready.min(self.up) >= self.course.wanted_now()
     }
 
-    /// Returns how many of the pods that it wanted when the phase began are missing or not ready.
+    /// Returns how many of the pods that the workload wanted when the phase began are missing or
+    /// not ready.
     fn down(&self) -> u64 {
         let wanted = match self.is_over() {
             true => 0,
@@ -81,7 +83,7 @@ impl Known {
         u64::try_from(wanted - self.up).unwrap_or(0)
     }
 
-    /// Returns the pods that it wants at a time.
+    /// Returns the number of pods that the workload wants at a time.
     fn desired(&self) -> u64 {
         let wanted = match self.is_over() {
             true => 0,
@@ -92,7 +94,7 @@ impl Known {
 }
 
 impl Finishing {
-    /// Creates an empty collection.
+    /// Creates a collection without workloads.
     pub(super) fn new(times: Arc<PhaseTimes>) -> Finishing {
         Finishing {
             times,
@@ -108,8 +110,8 @@ impl Finishing {
         }
     }
 
-    /// Records that a workload was created, changed or deleted. While files are loaded it is not in
-    /// progress.
+    /// Records that a workload was created, changed or deleted. A workload is not in progress while
+    /// files are loaded.
     pub(super) fn seen(
         &mut self,
         workload: Workload,
@@ -171,7 +173,7 @@ impl Finishing {
         at
     }
 
-    /// Marks the start of the controllers, after all objects of files were seen. O(objects).
+    /// Marks the start of the controllers, after all objects from files were seen. O(objects).
     pub(super) fn begin(&mut self, now: Now) {
         for known in &mut self.all {
             known.since_ns = (!known.course.is_over()).then_some(now.mono_ns);
@@ -209,7 +211,7 @@ impl Finishing {
         }
     }
 
-    /// Starts a phase: resets the peak to what is down now. O(objects).
+    /// Starts a phase: resets the peak to the number of pods that are down now. O(objects).
     pub(super) fn begin_phase(&mut self) {
         self.down = DownOfOne::default();
         for known in &mut self.all {
@@ -218,13 +220,13 @@ impl Finishing {
         }
     }
 
-    /// Reports whether each has finished, or has as many ready pods as it wants at a time.
+    /// Reports whether each workload has finished or has as many ready pods as it wants at a time.
     /// O(objects).
     pub(super) fn runs(&self) -> bool {
         self.all.iter().all(Known::runs)
     }
 
-    /// Reports whether all have finished.
+    /// Reports whether all workloads have finished.
     pub(super) fn is_over(&self) -> bool {
         self.open == 0
     }
@@ -241,7 +243,8 @@ impl Finishing {
         (!self.all.is_empty()).then_some((done, total))
     }
 
-    /// Describes one unfinished workload, with their number.
+    /// Describes one unfinished workload and states how many there are; `None` if all have
+    /// finished.
     pub(super) fn first_open(&self) -> Option<String> {
         let first = self.all.iter().find(|known| !known.is_over())?;
         let Known {
@@ -290,7 +293,7 @@ impl Finishing {
     /// Compares finished workloads with the pods in the store. O(pods + objects).
     ///
     /// # Errors
-    /// Returns the object that contradicts its pods, and the contradiction.
+    /// The object whose status contradicts its pods, and the contradiction.
     pub(super) fn audit(&self, cluster: &Cluster) -> Result<(), String> {
         if self.all.is_empty() {
             return Ok(());

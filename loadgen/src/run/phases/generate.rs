@@ -1,5 +1,5 @@
-//! Steps that build a cluster: namespaces, nodes and workloads, the objects of files, and pods and
-//! statuses that exist before the controllers.
+//! Steps that build a cluster: namespaces, nodes and workloads; the objects of files; and pods and
+//! statuses that exist before the controllers start.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -44,7 +44,7 @@ impl Driver {
         if self.loader.step(&self.cluster, &mut self.tracker, now) {
             return Action::Wrote;
         }
-        // The last writes are observed in the next run.
+        // The last writes are observed only in the next run.
         if self.at.loads && !(self.at.all_written && self.watches_drained()) {
             self.at.all_written = true;
             return Action::Wait(now.mono_ns);
@@ -61,14 +61,14 @@ impl Driver {
             self.start_controllers(now);
         }
         if self.at.loads {
-            // The objects of files existed before.
+            // The objects of files count as existing before the phase.
             self.note_beginning(now);
         }
         Action::Done
     }
 
-    /// Creates workload `number` with this many pods; if it is part of another workload and the run
-    /// has those, creates one of those instead.
+    /// Creates workload `number` with this many pods. If the workload is part of another one and
+    /// the run has that kind, creates an object of that kind instead.
     pub(super) fn create(
         &mut self,
         number: u64,
@@ -111,7 +111,7 @@ impl Driver {
         Action::Wrote
     }
 
-    /// Returns how many pods workload `number` has at 100 %.
+    /// Returns the number of pods of workload `number` at 100 %.
     pub(super) fn share(&self, number: u64) -> i32 {
         match &self.shares {
             Some(shares) => shares.get(number as usize).copied().unwrap_or(0),
@@ -119,8 +119,8 @@ impl Driver {
         }
     }
 
-    /// Returns the namespaces of the scenario's workloads in order, and the pods that each has at
-    /// 100 %.
+    /// Returns the namespaces of the scenario's workloads in order, each with the number of its
+    /// pods at 100 %.
     pub(super) fn pods_by_namespace(&self) -> Vec<(Str, u64)> {
         let mut pods: Vec<(Str, u64)> = Vec::new();
         let mut places: HashMap<Str, usize, RandomState> = HashMap::with_hasher(FIXED_STATE);
@@ -128,7 +128,7 @@ impl Driver {
             .generated
             .iter()
             .map(|at| &self.tracker.owners[*at].namespace);
-        // If workloads with rollouts were generated, these are the scenario's workloads.
+        // If workloads with rollouts were generated, they are the scenario's workloads.
         let rollouts = &self.rollouts;
         let all: Vec<&Str> = match rollouts.generated {
             true => rollouts.namespaces().collect(),
@@ -145,7 +145,7 @@ impl Driver {
         pods
     }
 
-    /// Creates one of the pods that exist before their owners or their controller.
+    /// Creates one of the pods that exist before their owners or their controller does.
     pub(super) fn create_pods(&mut self, owned: bool, now: Now) -> Action {
         let number = self.at.cursor;
         if number >= self.settings.size.workloads() {
@@ -172,7 +172,7 @@ impl Driver {
         let Some(pod) = pods.pod(number, owner_meta, &self.objects) else {
             return Action::Done;
         };
-        // One body for all pods of an owner, as its controller would send it.
+        // All pods of an owner share one body, as their controller would send it.
         let body = Arc::new(pod);
         for _ in 0..WRITES_PER_RUN {
             if self.at.inner >= share {
@@ -185,7 +185,7 @@ impl Driver {
         Action::Wrote
     }
 
-    /// Writes the status that a controller leaves behind for a converged workload.
+    /// Writes the status that a controller leaves behind in a converged workload.
     pub(super) fn write_status(&mut self, number: u64, now: Now) -> Action {
         let Some(&at) = self.generated.get(number as usize) else {
             return Action::Skipped;
@@ -208,7 +208,7 @@ impl Driver {
             self.tracker.begin(now);
             self.finishing.begin(now);
         }
-        // Release: a thread that sees the flag sees everything written before.
+        // Release: a thread that sees the flag also sees everything that was written before.
         self.controllers.started.store(true, Ordering::Release);
         self.controllers.wake.iter().for_each(|wake| wake());
         Action::Done

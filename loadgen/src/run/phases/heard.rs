@@ -1,6 +1,6 @@
-//! The objects of one kind of workload, observed by a watch that restarts by itself when the server
-//! ends it. A restarted watch repeats all existing objects. An object that was removed meanwhile
-//! stays known as unconverged, so that a run never loses one unnoticed.
+//! The objects of one kind of workload, observed through a watch that restarts by itself when the
+//! server ends it. A restarted watch repeats all existing objects. An object that was removed in
+//! between remains known, as unconverged, so a run never misses the loss of one.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use podstorm_sim::executor::{Next, Waker};
 use crate::units::NS_PER_SECOND;
 use crate::workloads::Workload;
 
-/// A watch of a workload's objects, opened at the first poll.
+/// A watch for the objects of a workload kind. It is opened at the first poll.
 pub(super) struct Heard {
     pub(super) workload: Workload,
     cluster: Arc<Cluster>,
@@ -24,7 +24,7 @@ pub(super) struct Heard {
 }
 
 impl Heard {
-    /// Creates the watch; `waker` is called when there are events after the watch was drained.
+    /// Creates the watch. `waker` is called when there are new events after the watch was drained.
     pub(super) fn new(workload: Workload, cluster: Arc<Cluster>, waker: Waker) -> Heard {
         Heard {
             workload,
@@ -36,13 +36,13 @@ impl Heard {
         }
     }
 
-    /// Reports whether the last poll took all available events.
+    /// Reports whether the last poll has taken all available events.
     pub(super) fn is_drained(&self) -> bool {
         self.drained
     }
 
-    /// Passes up to [`BATCH`] objects to `see`, in order, each with whether it was deleted; returns when to poll
-    /// again.
+    /// Passes up to [`BATCH`] objects to `see`, in order, each with whether it was deleted. Returns
+    /// when to poll again.
     pub(super) fn poll(&mut self, now: Now, mut see: impl FnMut(&AnyObject, bool)) -> Next {
         if self.watch.is_none() {
             let options = WatchOptions {
@@ -62,7 +62,7 @@ impl Heard {
                 WatchEvent::Added(object) | WatchEvent::Modified(object) => see(&object, false),
                 WatchEvent::Deleted(object) => see(&object, true),
                 WatchEvent::Bookmark { .. } => {}
-                // It restarts at the next poll.
+                // The watch restarts at the next poll.
                 WatchEvent::Error(_) => (self.watch, self.drained) = (None, false),
             }
         }

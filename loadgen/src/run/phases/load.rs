@@ -1,5 +1,6 @@
-//! Loads objects from files into the cluster unchanged, including status and UIDs, as a backup is
-//! restored: owners before the objects that they own, so that the garbage collector finds them.
+//! Loads the objects of files into the cluster unchanged, including status and UIDs, as a backup is
+//! restored. Owners come before the objects that they own, so that the garbage collector finds
+//! them.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -12,16 +13,17 @@ use super::tracker::Tracker;
 use crate::input::{InputObject, described, missing_namespaces};
 use crate::workloads;
 
-/// Objects to load, owners before the objects that they own.
+/// Loads objects, owners before the objects that they own.
 #[derive(Debug)]
 pub(super) struct Loader {
     objects: VecDeque<InputObject>,
     pub(super) has_nodes: bool,
-    /// Names of the loaded nodes.
+    /// The names of the loaded nodes.
     pub(super) nodes: Vec<Str>,
-    /// Tracker numbers of the loaded owners of pods, and their desired pods.
+    /// The tracker's numbers of the loaded owners of pods, with their desired pods.
     pub(super) owners: Vec<(usize, i32)>,
-    /// Objects that the server refused: the first few reasons, and the total.
+    /// The reasons for which the server refused objects, at most [`REFUSED_MAX`]. The next field is
+    /// the number of refused objects.
     pub(super) refused: Vec<String>,
     pub(super) refused_count: u64,
 }
@@ -30,9 +32,9 @@ pub(super) struct Loader {
 const REFUSED_MAX: usize = 10;
 
 impl Loader {
-    /// Sorts the objects so that each follows its owner and the objects it needs, and so that
-    /// owners of pods follow the order of their kinds; adds namespaces that are referenced but
-    /// missing.
+    /// Sorts the objects so that each follows its owner and the other objects that it needs, and so
+    /// that owners of pods are in the order of their kinds. Adds the namespaces that are referenced
+    /// but missing.
     pub(super) fn new(mut objects: Vec<InputObject>) -> Loader {
         let mut all: VecDeque<InputObject> = missing_namespaces(&objects).collect();
         let owners: Vec<Kind> = workloads::owners().map(|it| it.kind()).collect();
@@ -67,7 +69,7 @@ impl Loader {
         }
     }
 
-    /// Loads the next object; returns false if there are none left.
+    /// Loads the next object. Returns false if there are none left.
     pub(super) fn step(&mut self, cluster: &Cluster, tracker: &mut Tracker, now: Now) -> bool {
         let Some(object) = self.objects.pop_front() else {
             return false;
@@ -91,7 +93,7 @@ impl Loader {
     ) -> Result<(), ApiError> {
         match object {
             InputObject::Namespace(object) => match cluster.import(*object, now) {
-                // Named twice, or present from the start.
+                // The object occurs twice, or exists from the start.
                 Err(error) if error.code == 409 => Ok(()),
                 other => other.map(drop),
             },

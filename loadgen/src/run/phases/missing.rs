@@ -4,7 +4,7 @@ use super::driver::Driver;
 use crate::units::counted;
 
 impl Driver {
-    /// Describes which phase is not over, and what it waits for.
+    /// Describes what the current phase waits for; `None` after the last phase.
     pub(crate) fn what_is_missing(&self) -> Option<String> {
         let name = &self.plan.get(self.at.phase)?.name;
         let mut text = format!("phase \"{name}\" was not over");

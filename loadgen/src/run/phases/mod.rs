@@ -1,6 +1,6 @@
-//! Plays a scenario: the driver (`driver`) performs the steps of a phase (`tasks` and the modules
-//! it calls) through the API like any client, and waits for the phase's condition, which it
-//! determines from its own watches (`tracker`). At the end of a phase it lists the cluster's store
+//! Plays a scenario. The driver (`driver`) performs the steps of a phase (`tasks` and the modules
+//! that it calls) through the API, like any client. It waits for the phase's condition, which it
+//! determines from its own watches (`tracker`). At the end of a phase it scans the cluster's store
 //! and checks it against the watch events.
 
 mod aborts;

@@ -1,5 +1,5 @@
-//! Steps on random ready pods: deletions at a steady rate, deletion of a share, removal from their
-//! workloads; and deletion of pods that are not ready.
+//! Steps that act on pods: they delete random ready pods at a steady rate or a share of them,
+//! remove random ready pods from their workloads, or delete the pods that are not ready.
 
 use std::sync::Arc;
 
@@ -13,12 +13,12 @@ use crate::scenario::{Churn, SomePods};
 use crate::workloads;
 use crate::workloads::objects::members;
 
-/// The value of a relabelled pod's selected labels.
+/// The value that a relabelled pod gets for the labels that its workload selects.
 const ISOLATED: &str = "isolated";
 
 impl Driver {
-    /// Deletes a ready pod when one is due: the n-th at n times the interval after the start, even
-    /// if late, so that a slow run does not get a lighter load.
+    /// Deletes a random ready pod if one is due. The n-th is due at n times the interval after the
+    /// start, even if earlier ones are late, so that a slow run does not get a lighter load.
     pub(super) fn churn(&mut self, churn: Churn, begun_ns: i64, now: Now) -> Action {
         let rate = churn
             .rate
@@ -40,7 +40,8 @@ impl Driver {
         Action::Wrote
     }
 
-    /// Handles one of a number of ready pods, chosen at random from the remaining ones.
+    /// Applies `one` to the next of a number of ready pods, chosen at random from those that
+    /// remain.
     pub(super) fn at_random(
         &mut self,
         some: SomePods,
@@ -48,7 +49,7 @@ impl Driver {
         now: Now,
         one: fn(&mut Driver, &Arc<Pod>, Now),
     ) -> Action {
-        // Of the pods that are ready as the step begins.
+        // The number is a share of the pods that are ready when the step begins.
         let count = match self.at.count {
             Some(count) => count,
             None => some.pods.resolve(self.tracker.pickable()),
@@ -64,13 +65,14 @@ impl Driver {
 
     pub(super) fn delete_one(&mut self, pod: &Arc<Pod>, now: Now) {
         let meta = &pod.metadata;
-        // Refused only if another client has deleted the pod: it no longer exists in either case.
+        // Ignore the error: another client has deleted the pod, so it no longer exists in either
+        // case.
         let _deleted =
             self.cluster
                 .delete::<Pod>(&meta.namespace, &meta.name, &DeleteOptions::default(), now);
     }
 
-    /// Deletes the pods that are not ready as the step begins, one by one.
+    /// Deletes, one per call, the pods that are not ready when the step begins.
     pub(super) fn delete_unready(&mut self, now: Now) -> Action {
         let pods = self.at.unready.take().unwrap_or_else(|| {
             let mut pods: Vec<Arc<Pod>> = self.cluster.list(None).0;
@@ -89,7 +91,7 @@ impl Driver {
         Action::Wrote
     }
 
-    /// Changes the labels by which the pod's workload selects it, as operators do to inspect a pod.
+    /// Changes the labels by which a pod's workload selects the pod, as operators do to inspect it.
     pub(super) fn relabel_one(&mut self, pod: &Arc<Pod>, now: Now) {
         let meta = &pod.metadata;
         let Some(selected) = self.selected_labels(meta) else {
@@ -102,7 +104,7 @@ impl Driver {
             .cluster
             .patch::<Pod>(&meta.namespace, &meta.name, &patch, now);
         match patched {
-            // The pod no longer exists, so it has left its workload in either case.
+            // The pod no longer exists, so it no longer belongs to its workload in either case.
             Err(error) if error.code == 404 => {}
             patched => {
                 if self.note("relabelling", Kind::POD, patched).is_some() {
@@ -112,7 +114,8 @@ impl Driver {
         }
     }
 
-    /// Returns the labels by which a pod's controller selects it; `None` if that no longer exists.
+    /// Returns the labels by which a pod's controller selects pods; `None` if the controller no
+    /// longer exists.
     fn selected_labels(&self, pod: &ObjectMeta) -> Option<Labels> {
         let (workload, owner) = workloads::controller(pod)?;
         let api = self.cluster.api(workload.kind());

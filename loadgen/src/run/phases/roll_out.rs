@@ -1,5 +1,5 @@
-//! Rolling updates of many workloads without a controller for them: each workload gets a successor,
-//! which grows while the workload shrinks, as in a rolling update by a controller.
+//! Rolls out many workloads that have no controller for it: each workload gets a successor, which
+//! grows while the workload shrinks, as in a rolling update by a controller.
 
 use podstorm_objects::Now;
 
@@ -8,20 +8,20 @@ use super::tasks::Action;
 use crate::scenario::{RollOut, SetImage};
 use crate::workloads::Part;
 
-/// Time between two checks of the pairs, ns: a controller reacts within this time.
+/// The time between two checks of the pairs, ns. A controller would react within this time.
 const LOOK_NS: i64 = 100_000_000;
 
-/// A pair in progress.
+/// A workload that is being replaced, and its successor.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Pair {
-    /// Tracker numbers.
+    /// The numbers of both in the tracker.
     old: usize,
     new: usize,
-    /// Pods of both together when neither is being replaced.
+    /// The number of pods of the two together before and after the rollout.
     share: i32,
 }
 
-/// The state of a pair.
+/// The desired and available pods of a pair.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct PairCounts {
     old: i32,
@@ -30,9 +30,9 @@ struct PairCounts {
     old_available: i32,
 }
 
-/// Returns the new scales of old and new, computed like a rollout controller: the new one grows
-/// into the space that `surge` allows; the old one shrinks by the available pods above the minimum,
-/// starting with its own unavailable pods.
+/// Returns the next sizes of the old and the new workload, computed as by a rollout controller. The
+/// new one grows into the space that `surge` allows. The old one shrinks by the available pods
+/// above the minimum, its unavailable pods first.
 fn next_scales(counts: PairCounts, share: i32, surge: i32, unavailable: i32) -> (i32, i32) {
     let PairCounts {
         old,
@@ -43,7 +43,7 @@ fn next_scales(counts: PairCounts, share: i32, surge: i32, unavailable: i32) -> 
     let room = (share + surge - old - new).max(0);
     let grown = new + room.min((share - new).max(0));
     let least = (share - unavailable).max(0);
-    // Unavailable pods of the new one count as requested and missing.
+    // Unavailable pods of the new one are requested but don't count as available.
     let spare = (old + new - least - (new - new_available)).max(0);
     let unhealthy = (old - old_available).max(0).min(spare);
     let after_unhealthy = old - unhealthy;
@@ -118,7 +118,7 @@ impl Driver {
                 };
                 workload.make(part, &self.objects)
             }
-            // An old revision that is kept for rollbacks.
+            // The workload is an old revision, kept for rollbacks.
             Some(_) if owner.desired == 0 => None,
             Some(_) => {
                 let api = self.cluster.api(workload.kind());
@@ -144,7 +144,7 @@ impl Driver {
         Action::Wrote
     }
 
-    /// Scales a pair as far as its pods allow; returns whether it is still in progress.
+    /// Scales a pair as far as its pods allow. Returns whether the rollout is still in progress.
     fn advance(&mut self, pair: Pair, roll_out: &RollOut, now: Now) -> bool {
         let (old, new) = (
             &self.tracker.owners[pair.old],
@@ -165,7 +165,7 @@ impl Driver {
         let surge = roll_out.max_surge.rounded_up(pair.share);
         let mut unavailable = roll_out.max_unavailable.rounded_down(pair.share);
         if surge == 0 && unavailable == 0 {
-            // Otherwise nothing could ever happen; the Deployment controller does the same.
+            // Otherwise nothing could ever change. The Deployment controller does the same.
             unavailable = 1;
         }
         let (shrunk, grown) = next_scales(counts, pair.share, surge, unavailable);
@@ -186,7 +186,7 @@ mod tests {
         {
             let (mut old, mut new, mut rounds) = (share, 0, 0);
             while old > 0 || new < share {
-                // All requested pods exist and are available.
+                // In this test, all requested pods exist and are available.
                 let counts = PairCounts {
                     old,
                     new,

@@ -1,5 +1,5 @@
-//! Workloads with rollouts, created by the scenario or loaded from files: the changes to them, and
-//! the progress of their rollouts.
+//! Workloads with rollouts, created by the scenario or loaded from files: changes to them, and the
+//! progress of their rollouts.
 
 use std::sync::Arc;
 
@@ -22,7 +22,7 @@ use crate::units::counted;
 use crate::workloads::objects::change_spec;
 use crate::workloads::{Limits, Workload};
 
-/// The suffix of the name of an image that no node can pull.
+/// The suffix that makes an image impossible to pull on any node.
 pub(crate) const UNPULLABLE: &str = "-unpullable";
 
 /// The objects with rollouts, in the order in which they were first seen.
@@ -30,33 +30,33 @@ pub(super) struct Rollouts {
     times: Arc<PhaseTimes>,
     all: Vec<Known>,
     by_name: HashMap<(Kind, Str, CompactString), usize, RandomState>,
-    /// Whether the scenario created them: then its steps number them instead of their parts.
+    /// Whether the scenario created the objects. Its steps then number them instead of their parts.
     pub(super) generated: bool,
-    /// Time from the write of a spec until the rollout was complete, ns.
+    /// Time from the write of a spec until its rollout was complete, ns.
     pub(super) took: ByPhase,
 }
 
-/// The known state of an object.
+/// The known state of an object with rollouts.
 struct Known {
     workload: Workload,
     namespace: Str,
     name: CompactString,
-    /// The workload's pods at 100 %.
+    /// The number of the object's pods at 100 %.
     share: i32,
     /// The generation of the newest known spec.
     generation: i64,
-    /// Since when the rollout of this spec is incomplete.
+    /// When this spec was written, ns; `None` if its rollout is complete or comes from a file.
     since_ns: Option<i64>,
-    /// Whether `kubectl rollout status` would succeed, and whether it would return.
+    /// Whether `kubectl rollout status` would succeed. The next field says whether it would return.
     complete: bool,
     over: bool,
-    /// Whether it came from a file with the status of an unfinished rollout: it may stay
+    /// Whether the object came from a file, with an unfinished rollout. The rollout may then stay
     /// unfinished.
     came_unfinished: bool,
-    /// Whether the status is of the newest spec.
+    /// Whether the status describes the newest spec.
     observed: bool,
     paused: bool,
-    /// The number of changes of its image, and the previous image.
+    /// How often the image was changed. The next field is the image before the last change.
     revision: u32,
     before: Option<String>,
 }
@@ -74,9 +74,10 @@ impl Known {
 /// The state of the rollouts that a phase waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Standing {
-    /// No rollout is left.
+    /// Every rollout is over.
     Over,
-    /// The remaining rollouts are blocked: they are paused, or have pods that can't become ready.
+    /// All rollouts that are not over are blocked: they are paused, or have pods that can't become
+    /// ready.
     Stuck,
     UnderWay,
 }
@@ -85,7 +86,7 @@ pub(super) enum Standing {
 const ROLLOUTS_SHOWN: usize = 20;
 
 impl Rollouts {
-    /// Creates an empty collection.
+    /// Creates a collection without objects.
     pub(super) fn new(times: Arc<PhaseTimes>) -> Rollouts {
         Rollouts {
             times,
@@ -101,7 +102,7 @@ impl Rollouts {
         self.all.len()
     }
 
-    /// Returns the number of an object; a new one gets the next number.
+    /// Returns the number of an object. A new object gets the next number.
     fn at(&mut self, workload: Workload, meta: &ObjectMeta, share: i32) -> usize {
         let key = (workload.kind(), meta.namespace.clone(), meta.name.clone());
         *self.by_name.entry(key).or_insert_with(|| {
@@ -124,7 +125,7 @@ impl Rollouts {
         })
     }
 
-    /// Returns the number of the object with this name.
+    /// Returns the number of the object with this name; `None` if it is unknown.
     pub(super) fn find(&self, workload: Workload, namespace: &Str, name: &str) -> Option<usize> {
         let key = (workload.kind(), namespace.clone(), name.into());
         self.by_name.get(&key).copied()
@@ -180,8 +181,8 @@ impl Rollouts {
         }
     }
 
-    /// Returns the objects whose rollout is incomplete; with `failed`, failed rollouts count as
-    /// over.
+    /// Returns the objects whose rollout is incomplete. If `failed` is set, failed rollouts are
+    /// omitted. Rollouts that were unfinished in the files are always omitted.
     fn unfinished(&self, failed: bool) -> impl Iterator<Item = &Known> {
         let is_unfinished = move |known: &&Known| match failed {
             true => !known.over && !known.came_unfinished,
@@ -190,7 +191,8 @@ impl Rollouts {
         self.all.iter().filter(is_unfinished)
     }
 
-    /// Returns one object whose rollout is incomplete, for messages, and their number. O(objects).
+    /// Returns the name of one object whose rollout is incomplete and the number of such objects,
+    /// for messages; `None` if there are none. O(objects).
     pub(super) fn first_unfinished(&self) -> Option<(String, usize)> {
         let mut unfinished = self.unfinished(false);
         let first = unfinished.next()?;
@@ -198,8 +200,8 @@ impl Rollouts {
         Some((name, 1 + unfinished.count()))
     }
 
-    /// Returns the state of the rollouts; with `failed`, failed rollouts count as over. O(owners)
-    /// if one is not over, O(objects) otherwise.
+    /// Returns the state of the rollouts. If `failed` is set, failed rollouts count as over.
+    /// O(objects), plus O(owners) if any rollout is not over.
     pub(super) fn standing(&self, failed: bool, tracker: &Tracker) -> Standing {
         if self.unfinished(failed).next().is_none() {
             return Standing::Over;
@@ -213,7 +215,7 @@ impl Rollouts {
         }
     }
 
-    /// Returns the incomplete rollouts, each with the reason. O(objects + owners × those shown).
+    /// Returns the incomplete rollouts, each with the reason. O(objects + owners × rollouts shown).
     pub(super) fn incomplete(&self, tracker: &Tracker) -> IncompleteRollouts {
         let incomplete = self.all.iter().filter(|known| !known.complete);
         let shown = incomplete.clone().take(ROLLOUTS_SHOWN).map(|known| {
@@ -238,21 +240,21 @@ impl Rollouts {
         }
     }
 
-    /// Returns how many rollouts have failed: they made no progress within their deadline.
+    /// Returns the number of failed rollouts, which made no progress within their deadline.
     pub(super) fn failed(&self) -> u64 {
         let failed = |known: &&Known| known.over && !known.complete;
         self.all.iter().filter(failed).count() as u64
     }
 
-    /// Returns the namespace of each.
+    /// Returns the namespace of each object.
     pub(super) fn namespaces(&self) -> impl Iterator<Item = &Str> {
         self.all.iter().map(|known| &known.namespace)
     }
 
-    /// Checks against the store that rollouts that count as complete here are complete there.
+    /// Checks that the rollouts that are known as complete are also complete in the store.
     ///
     /// # Errors
-    /// Returns the rollout that is not.
+    /// The rollout that is not complete.
     pub(super) fn audit(&self, cluster: &Cluster) -> Result<(), String> {
         for known in self.all.iter().filter(|known| known.complete) {
             let (namespace, name) = (&known.namespace, &known.name);
@@ -268,15 +270,15 @@ impl Rollouts {
         Ok(())
     }
 
-    /// Returns the pods of this object at 100 %.
+    /// Returns the number of an object's pods at 100 %.
     pub(super) fn share(&self, at: usize) -> i32 {
         self.all.get(at).map_or(0, |known| known.share)
     }
 }
 
 impl Driver {
-    /// Returns the object with rollouts that a number in a step refers to: one of the scenario's
-    /// own, or the one that owns a workload of files; `None` for other workloads.
+    /// Returns the object with rollouts that a number in a step refers to: an object that the
+    /// scenario created, or the object that owns a workload from files. `None` for other workloads.
     pub(super) fn maker_of(&self, number: u64) -> Option<usize> {
         let number = usize::try_from(number).ok()?;
         if self.rollouts.generated {
@@ -287,7 +289,7 @@ impl Driver {
         self.rollouts.find(*workload, &owner.namespace, name)
     }
 
-    /// Records that an object's spec was written, or why it was not.
+    /// Records that an object's spec was written, or the error.
     fn changed(&mut self, at: usize, changed: Result<ObjectMeta, ApiError>, now: Now) -> Action {
         let workload = self.rollouts.all[at].workload;
         if let Some(meta) = self.note("changing", workload.kind(), changed) {
@@ -297,7 +299,7 @@ impl Driver {
         Action::Wrote
     }
 
-    /// Sets the number of pods of an object.
+    /// Sets the desired number of pods of an object.
     pub(super) fn scale_maker(&mut self, at: usize, replicas: i32, now: Now) -> Action {
         let known = &self.rollouts.all[at];
         let (namespace, name) = (&known.namespace, &known.name);
@@ -307,7 +309,8 @@ impl Driver {
         self.changed(at, scaled, now)
     }
 
-    /// Gives an object another image and, with `limits`, the limits of its rolling updates.
+    /// Sets another image for an object and, if `limits` is given, the limits of its rolling
+    /// updates.
     pub(super) fn set_image(
         &mut self,
         at: usize,
@@ -326,7 +329,7 @@ impl Driver {
             if let Some((rolls_out, limits)) = known.workload.rollouts().zip(limits) {
                 rolls_out.set_limits(spec, limits);
             }
-            // Only the first of several containers: one change makes a new template.
+            // Change only the first of several containers: one change is enough for a new template.
             let image = &mut spec["template"]["spec"]["containers"][0]["image"];
             let text = image.as_str().unwrap_or_default().to_owned();
             let base = text.strip_suffix(UNPULLABLE).unwrap_or(&text);

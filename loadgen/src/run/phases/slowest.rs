@@ -1,31 +1,31 @@
-//! The slowest convergences of a run: a short list that is updated during the run.
+//! The slowest convergences of a run: a short list that is maintained during the run.
 
-/// The length of the list.
+/// The maximum length of the list.
 pub(super) const KEPT: usize = 20;
 
-/// One convergence.
+/// A convergence of an owner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Convergence {
     /// Time from the change until the desired state, ns.
     pub(super) took_ns: u64,
-    /// The number of the owner.
+    /// The number of the owner in the tracker.
     pub(super) owner: usize,
-    /// The number of the phase in which it ended.
+    /// The index of the phase in which the convergence ended.
     pub(super) phase: usize,
-    /// Whether it ended; if not, `took_ns` is the time so far.
+    /// Whether the convergence has ended. If not, `took_ns` is the time so far.
     pub(super) converged: bool,
 }
 
-/// The [`KEPT`] slowest; of equal ones, those that ended first.
+/// The [`KEPT`] slowest convergences. Of equally slow ones, those that ended first are kept.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Slowest {
     kept: Vec<Convergence>,
-    /// What another one must exceed once the list is full, ns.
+    /// The time that a further convergence must exceed once the list is full, ns.
     least_ns: u64,
 }
 
 impl Slowest {
-    /// Considers a convergence. One comparison for most; O([`KEPT`]) for one that enters the list.
+    /// Adds a convergence if it is slow enough. One comparison if it is not, otherwise O([`KEPT`]).
     #[inline]
     pub(super) fn add(&mut self, one: Convergence) {
         if self.kept.len() < KEPT || one.took_ns > self.least_ns {
@@ -34,7 +34,7 @@ impl Slowest {
     }
 
     fn keep(&mut self, one: Convergence) {
-        // In descending order, after equal ones.
+        // The list is in descending order; a new entry goes after equal ones.
         let at = self
             .kept
             .partition_point(|other| other.took_ns >= one.took_ns);
@@ -43,7 +43,7 @@ impl Slowest {
         self.least_ns = self.kept.last().map_or(0, |least| least.took_ns);
     }
 
-    /// Returns the list, the slowest first.
+    /// Returns the list in descending order.
     pub(super) fn descending(&self) -> &[Convergence] {
         &self.kept
     }

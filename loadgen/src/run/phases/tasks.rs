@@ -1,5 +1,5 @@
-//! The steps of a phase, one write at a time: the code for each step, and when each of its actions
-//! is due.
+//! The steps of a phase, performed one write at a time: the code for each step, and when each of
+//! its actions is due.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use super::driver::Driver;
 use crate::scenario::load_shape::{LoadShape, Schedule};
 use crate::scenario::{Amount, Phase as PhasePlan, Scale, Scenario, ScenarioStep, Which};
 
-/// The maximum number of writes in one run.
+/// The maximum number of writes in one run of the driver's task.
 pub(super) const WRITES_PER_RUN: u32 = 100;
 
 /// The outcome of one action of a step.
@@ -17,13 +17,13 @@ pub(super) const WRITES_PER_RUN: u32 = 100;
 pub(super) enum Action {
     Wrote,
     Skipped,
-    /// Nothing is due before this time, ns of the monotonic clock.
+    /// Nothing is due before this time, in ns of the monotonic clock.
     Wait(i64),
     /// The step is over.
     Done,
 }
 
-/// Returns a scenario's phases with their names filled in and repeated steps expanded.
+/// Returns a scenario's phases, with placeholders in names replaced and repeated steps expanded.
 pub(super) fn plan(scenario: &Scenario, burst: u32) -> Arc<[PhasePlan]> {
     fn write_out(steps: &[ScenarioStep], all: &mut Vec<ScenarioStep>) {
         for step in steps {
@@ -50,7 +50,7 @@ pub(super) fn plan(scenario: &Scenario, burst: u32) -> Arc<[PhasePlan]> {
 }
 
 impl Driver {
-    /// Does one action of a step.
+    /// Performs one action of a step.
     pub(super) fn act(&mut self, step: &ScenarioStep, begun_ns: i64, now: Now) -> Action {
         let size = &self.settings.size;
         if self.shares.is_some()
@@ -62,7 +62,7 @@ impl Driver {
                     | ScenarioStep::WriteStatuses
             )
         {
-            // The files brought them.
+            // The files contain the objects.
             return Action::Done;
         }
         match step {
@@ -177,7 +177,7 @@ impl Driver {
         })
     }
 
-    /// Does the next of `count` actions, or ends the step.
+    /// Performs the next of `count` actions, or ends the step.
     fn each(&mut self, count: u64, one: impl FnOnce(&mut Driver, u64) -> Action) -> Action {
         if self.at.cursor >= count {
             return Action::Done;
@@ -187,7 +187,7 @@ impl Driver {
         one(self, number)
     }
 
-    /// Does the next of `count` actions when it is due, or ends the step.
+    /// Performs the next of `count` actions if it is due, or ends the step.
     pub(super) fn each_due(
         &mut self,
         count: u64,
@@ -209,7 +209,7 @@ impl Driver {
         self.each(count, one)
     }
 
-    /// Returns when the next action is due.
+    /// Returns when the next action is due, ns.
     fn due_ns(&mut self, shape: LoadShape, count: u64, begun_ns: i64, now: Now) -> i64 {
         if let Some(due_ns) = self.at.due_ns {
             return due_ns;
@@ -222,7 +222,8 @@ impl Driver {
         due_ns
     }
 
-    /// Records the outcome of an action for the report.
+    /// Returns the value of an action's outcome. Records an error as a failure of the run, and
+    /// returns `None`.
     pub(super) fn note<T, E: std::fmt::Display>(
         &mut self,
         doing: &str,
@@ -231,7 +232,7 @@ impl Driver {
     ) -> Option<T> {
         outcome
             .map_err(|error| {
-                // The first few are enough.
+                // The first few errors are enough.
                 if self.failures.len() < 10 {
                     let kind = kind.name();
                     self.failures.push(format!("{doing} a {kind}: {error}"));
@@ -246,7 +247,8 @@ impl Driver {
         amount.resolve(number, count, share, burst, &mut self.random)
     }
 
-    /// Sets the number of pods of a workload, if this changes anything.
+    /// Sets the desired number of pods of a workload; skips a workload that already has this
+    /// number.
     fn scale(&mut self, number: u64, count: u64, scale: &Scale, now: Now) -> Action {
         let replicas = self.amount(scale.replicas, self.share(number), number, count);
         if let Some(at) = self.maker_of(number) {
@@ -258,7 +260,7 @@ impl Driver {
         self.scale_owner(at, replicas, now)
     }
 
-    /// Sets the number of pods of any workload in the tracker, by its number there.
+    /// Sets the desired number of pods of a workload, given by its number in the tracker.
     pub(super) fn scale_owner(&mut self, at: usize, replicas: i32, now: Now) -> Action {
         let owner = &self.tracker.owners[at];
         if owner.desired == replicas || owner.gone {

@@ -1,5 +1,5 @@
-//! Small runs of every built-in scenario on virtual time, whose metrics must match the scenario's
-//! question.
+//! Tests of small runs of every built-in scenario on virtual time: the metrics must match the
+//! scenario's question.
 
 use std::sync::atomic::AtomicBool;
 
@@ -43,7 +43,8 @@ fn pods_of_lost_nodes_are_evicted_and_replaced_after_delays() {
     let [_, silent, evicted, back] = &result.phases[..] else {
         panic!("{:?}", result.phases);
     };
-    // 50 s until the pods are not ready, 300 s more until they are evicted, then a startup.
+    // The pods become unready after 50 s and are evicted after another 300 s; then the new ones
+    // start.
     let seconds = silent.seconds + evicted.seconds;
     assert!((350.0..390.0).contains(&seconds), "{seconds}");
     assert!(evicted.pods_created > 0 && evicted.pods_deleted == 0);
@@ -55,7 +56,7 @@ fn a_roll_out_keeps_its_surge_and_replaces_every_pod() {
     let result = run("rollout-storm");
     assert_eq!(result.phases[1].pods_created, PODS);
     assert_eq!(result.phases[1].pods_deleted, PODS);
-    // 8 ReplicaSets of 50: 13 more each.
+    // Each of the 8 ReplicaSets has 50 pods and may have 13 more.
     assert!(result.pods.peak <= PODS + 8 * 13, "{}", result.pods.peak);
     assert_eq!(result.excess_pods_created, 0);
 }
@@ -87,7 +88,7 @@ fn a_quota_refuses_pods_until_it_is_removed() {
 fn deleted_namespaces_are_emptied_without_delaying_others() {
     let result = run("namespace-termination");
     let phase = &result.phases[1];
-    // A quarter of the ReplicaSets lose all their pods, because one of four namespaces is deleted.
+    // One of four namespaces is deleted, so a quarter of the ReplicaSets lose all their pods.
     assert!(phase.pods_deleted >= PODS / 8, "{phase:?}");
     let left = result.pods.created - result.pods.deleted;
     assert_eq!(left, PODS * 3 / 4, "{phase:?}");
@@ -148,7 +149,7 @@ fn rejected_pods_are_replaced_until_nodes_accept_pods() {
     assert_eq!(rejecting.pods_deleted, 120);
     assert!(rejecting.pods_created > 300, "{rejecting:?}");
     assert!(after.pods_created < 150, "{after:?}");
-    // Without a startup latency the loop would run endlessly without time passing.
+    // Without a startup latency, the loop would never end, because no time would pass.
     let flags = "--scenario kubelet-reject --pod-startup-latency=0s";
     let problem = Settings::of_flags(flags, 1).unwrap_err();
     assert!(problem.contains("--pod-startup-latency"), "{problem}");
@@ -157,7 +158,8 @@ fn rejected_pods_are_replaced_until_nodes_accept_pods() {
 #[test]
 fn the_upstream_load_has_its_groups_and_its_rate() {
     let result = run("cl2-load");
-    // 100 pods in ReplicaSets of 250 are at least one; 100 in sets of 30; 200 in sets of 5.
+    // 100 pods in ReplicaSets of 250, at least one set; 100 pods in sets of 30; 200 pods in sets of
+    // 5.
     let size = &result.settings.size;
     assert_eq!((size.workloads(), size.pods), (1 + 3 + 40, 250 + 90 + 200));
     let create = &result.phases[1];

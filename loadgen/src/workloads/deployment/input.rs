@@ -12,7 +12,7 @@ use super::super::Findings;
 use crate::input::InputObject;
 use crate::owned_pods::{OwnedPods, PodsByOwner, pods};
 
-/// Adds deviations of Deployments. O(objects).
+/// Adds the deviations of Deployments to `found`. O(objects).
 pub(super) fn examine(objects: &[InputObject], owned: &PodsByOwner<'_>, found: &mut Findings) {
     let mut sets: HashMap<&Uid, Vec<&ReplicaSet>, RandomState> = HashMap::with_hasher(FIXED_STATE);
     for object in objects {
@@ -66,7 +66,7 @@ fn examine_one(
             all.ready
         ));
     }
-    // As the controller will see it.
+    // The status that the controller will see.
     status.replicas = all.active;
     status.updated_replicas = updated;
     status.available_replicas = all.ready;

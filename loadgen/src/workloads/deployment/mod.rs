@@ -1,4 +1,4 @@
-//! Deployments.
+//! The Deployment workload.
 
 mod explain;
 mod input;
@@ -51,7 +51,7 @@ static MAX_SURGE: &Flag = &FLAGS[1];
 static MAX_UNAVAILABLE: &Flag = &FLAGS[2];
 static PROGRESS_DEADLINE: &Flag = &FLAGS[3];
 
-/// Deployments. Their pods belong to the ReplicaSets that they create.
+/// The Deployment workload. The pods belong to the ReplicaSets that Deployments create.
 #[derive(Debug)]
 pub(super) struct Deployments;
 
@@ -91,7 +91,7 @@ impl LaboratoryWorkload for Deployments {
         Ok(())
     }
 
-    /// Returns the object as a user writes it.
+    /// Returns the Deployment as a user would write it.
     fn make(&self, part: Part, objects: &Objects) -> Option<AnyObject> {
         let values = &objects.values;
         let name = format_compact!("deploy-{:05}", part.number);

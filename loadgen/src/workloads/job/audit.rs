@@ -7,11 +7,11 @@ use podstorm::job::course::Course;
 use podstorm::job::pod::{TRACKING_FINALIZER, completion_index};
 use podstorm_objects::{Object, Pod, PodPhase};
 
-/// Compares a finished Job with its pods in the store. Counted pods may have been removed, so the
-/// status may count more than exist.
+/// Compares a finished Job with its pods in the store. Pods may have been removed after they were
+/// counted, so the status may count more pods than exist.
 ///
 /// # Errors
-/// Returns the contradiction.
+/// The contradiction between the status and the pods.
 pub(super) fn check(object: &dyn Object, pods: &[Arc<Pod>]) -> Result<(), String> {
     let Some(course) = Course::from_object(object).filter(Course::is_over) else {
         return Ok(());

@@ -1,4 +1,4 @@
-//! Finds problems that involve several Jobs of files.
+//! Finds problems in files that involve several Jobs.
 
 use std::collections::BTreeMap;
 
@@ -6,8 +6,8 @@ use podstorm_objects::{DynamicObject, Kind};
 
 use crate::input::InputObject;
 
-/// Describes the Jobs of one namespace that select the same pods: each adopts the orphans of both,
-/// and does not count those of the other. O(Jobs).
+/// Describes Jobs in the same namespace that select the same pods: each adopts the orphans of all
+/// of them, but does not count the pods of the others. O(Jobs).
 pub(super) fn shared_selectors(objects: &[InputObject]) -> Vec<String> {
     let mut by_selector: BTreeMap<(String, String), Vec<&str>> = BTreeMap::new();
     for object in objects {

@@ -1,4 +1,4 @@
-//! Jobs.
+//! The Job workload.
 
 mod audit;
 mod explain;
@@ -61,15 +61,15 @@ static BACKOFF_LIMIT: &Flag = &FLAGS[3];
 static PER_INDEX: &Flag = &FLAGS[4];
 static DEADLINE: &Flag = &FLAGS[5];
 
-/// The maximum number of concurrent pods of an indexed Job, as the server limits them.
+/// The maximum number of concurrent pods of an indexed Job, which is the server's limit.
 const PARALLELISM_MAX: i32 = 100_000;
 
-/// The number of completions above which a Job with per-index back-off limits must limit the failed
-/// indexes, and the largest such limit.
+/// The number of completions above which a Job with per-index back-off limits must limit its failed
+/// indexes, and the maximum of this limit.
 const COMPLETIONS_SOFT_MAX: i32 = 100_000;
 const FAILED_INDEXES_MAX: i32 = 10_000;
 
-/// Jobs. Generated ones are indexed.
+/// The Job workload. Generated Jobs are indexed.
 #[derive(Debug)]
 pub(super) struct Jobs;
 
@@ -95,8 +95,8 @@ impl LaboratoryWorkload for Jobs {
         }
     }
 
-    /// Returns the object as a user writes it. Its pods don't restart their containers: each
-    /// failure is a pod.
+    /// Returns the Job as a user would write it. Its pods don't restart their containers: every
+    /// failure takes a new pod.
     fn make(&self, part: Part, objects: &Objects) -> Option<AnyObject> {
         let values = &objects.values;
         let name = format_compact!("job-{:05}", part.number);

@@ -1,4 +1,4 @@
-//! ReplicaSets and ReplicationControllers, which share the same controller code.
+//! The workloads ReplicaSet and ReplicationController, which share the code of their controller.
 
 pub(super) mod explain;
 mod replication_controller;
@@ -26,11 +26,11 @@ use super::{Demand, Gates, LaboratoryWorkload, NameFlag, OwnsPods, Part};
 use crate::input::{InputObject, ReadTyped, TypedOwner};
 use crate::units::counted;
 
-/// ReplicaSets. Every run has them, because other workloads create them.
+/// The ReplicaSet workload. Every run has ReplicaSets, because other workloads create them.
 #[derive(Debug)]
 pub(super) struct ReplicaSets;
 
-/// The flags for their number and size.
+/// The flags for the number and the size of generated ReplicaSets.
 static FLAGS: [Flag; 2] = [
     Flag {
         name: "replicasets",
@@ -66,7 +66,8 @@ impl LaboratoryWorkload for ReplicaSets {
         &FLAGS
     }
 
-    /// Returns a ReplicaSet; one that belongs to a Deployment selects only the pods of its revision.
+    /// Returns a generated ReplicaSet. One that belongs to a Deployment selects only the pods of
+    /// its own revision.
     fn make(&self, part: Part, objects: &Objects) -> Option<AnyObject> {
         let app = app(part.number);
         let hash = format_compact!("r{}", part.revision);
@@ -271,7 +272,7 @@ fn scale_to(replicas: i32) -> ScaleUpdate {
     }
 }
 
-/// Returns the status of an owner whose pods all exist and are available.
+/// Returns the status of an owner all of whose pods exist and are available.
 fn settled_status(replicas: i32, generation: i64) -> ReplicaSetStatus {
     ReplicaSetStatus {
         replicas,

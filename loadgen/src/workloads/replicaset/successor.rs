@@ -1,4 +1,4 @@
-//! Revisions of a ReplicaSet that replace one another without a Deployment controller.
+//! Revisions of a ReplicaSet that replace each other without a Deployment controller.
 
 use std::sync::Arc;
 
@@ -12,10 +12,10 @@ use super::super::objects::{recreated, with};
 /// The label that distinguishes the pods of a Deployment's ReplicaSets.
 pub(super) const HASH_LABEL: &str = "pod-template-hash";
 
-/// Returns the next revision of a ReplicaSet, without pods: the same template, selector and owner,
-/// except for the label that distinguishes revisions.
+/// Returns the next revision of a ReplicaSet, without pods: it has the same template, selector and
+/// owner, except for the label that distinguishes revisions.
 pub(super) fn successor(old: &ReplicaSet, revision: u32) -> ReplicaSet {
-    // Remove what an earlier successor added.
+    // Remove the suffix that the name got from the previous replacement.
     let last = format_compact!("-r{}", revision.saturating_sub(1));
     let next = |text: &str| {
         let base = match revision {

@@ -9,11 +9,11 @@ use podstorm_objects::{Object, Pod};
 
 use super::of_kind;
 
-/// Compares a StatefulSet whose pods all exist with these pods: each must have the name of an
-/// ordinal, and the status must count those of each revision. O(pods · log pods).
+/// Compares a StatefulSet whose pods all exist with these pods: each pod must have the name for an
+/// ordinal, and the status must count the pods of each revision correctly. O(pods · log pods).
 ///
 /// # Errors
-/// Returns the contradiction.
+/// The contradiction between the set and its pods.
 pub(super) fn check(object: &dyn Object, pods: &[Arc<Pod>]) -> Result<(), String> {
     let Some((set, course)) = of_kind(object).zip(Course::from_object(object)) else {
         return Ok(());

@@ -6,7 +6,7 @@ use super::super::Findings;
 use crate::input::InputObject;
 use crate::owned_pods::{OwnedPods, PodsByOwner};
 
-/// Adds deviations of StatefulSets. O(objects).
+/// Adds the deviations of StatefulSets to `found`. O(objects).
 pub(super) fn examine(objects: &[InputObject], owned: &PodsByOwner<'_>, found: &mut Findings) {
     for object in objects {
         let (meta, course) = (object.metadata(), Course::from_object(object.as_object()));

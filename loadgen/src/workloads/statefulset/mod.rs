@@ -1,4 +1,4 @@
-//! StatefulSets.
+//! The StatefulSet workload.
 
 mod audit;
 mod explain;
@@ -57,7 +57,7 @@ static PARALLEL: &Flag = &FLAGS[2];
 static PARTITION: &Flag = &FLAGS[3];
 static MAX_UNAVAILABLE: &Flag = &FLAGS[4];
 
-/// StatefulSets. They own their pods, and roll out by themselves.
+/// The StatefulSet workload. StatefulSets own their pods and have rollouts.
 #[derive(Debug)]
 pub(super) struct StatefulSets;
 
@@ -80,7 +80,7 @@ impl LaboratoryWorkload for StatefulSets {
         }
     }
 
-    /// Returns the object as a user writes it.
+    /// Returns the StatefulSet as a user would write it.
     fn make(&self, part: Part, objects: &Objects) -> Option<AnyObject> {
         let values = &objects.values;
         let name = format_compact!("set-{:05}", part.number);
@@ -134,7 +134,7 @@ impl LaboratoryWorkload for StatefulSets {
     }
 }
 
-/// Converts a number of a spec or status, which has 32 bits on every server.
+/// Converts a number from a spec or status, which has at most 32 bits on every server.
 fn int32(number: i64) -> i32 {
     i32::try_from(number).unwrap_or(i32::MAX)
 }
@@ -159,7 +159,7 @@ impl OwnsPods for StatefulSets {
         Labels::from_json(labels.clone()).ok()
     }
 
-    /// Returns `None`: each pod has its own name, and only the controller creates it.
+    /// Returns `None`: every pod has its own name, and only the controller creates it.
     fn pod(&self, _number: u64, _owner: Option<&ObjectMeta>, _objects: &Objects) -> Option<Pod> {
         None
     }
@@ -200,8 +200,8 @@ fn of_kind(object: &dyn Object) -> Option<&DynamicObject> {
 }
 
 impl RollsOut for StatefulSets {
-    /// Returns the progress. With OnDelete, which rolls out nothing, a rollout is complete once the
-    /// status is of the newest spec.
+    /// Returns the progress of a rollout. With OnDelete, which rolls out nothing, a rollout is
+    /// complete once the status describes the newest spec.
     fn progress(&self, object: &dyn Object) -> Option<Progress> {
         let course = Course::from_object(object)?;
         let is_observed = course.is_observed();
@@ -217,7 +217,8 @@ impl RollsOut for StatefulSets {
         })
     }
 
-    /// Sets `maxUnavailable`, which the server accepts if its gate is on; there is no surge.
+    /// Sets `maxUnavailable`, which the server accepts if its gate is on. StatefulSets have no
+    /// surge.
     fn set_limits(&self, spec: &mut Value, limits: Limits) {
         let mut rolling =
             json!({"partition": spec["updateStrategy"]["rollingUpdate"]["partition"]});

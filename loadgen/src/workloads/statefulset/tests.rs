@@ -1,4 +1,4 @@
-//! Generated StatefulSets, and dumps of clusters with StatefulSets.
+//! Tests of generated StatefulSets, and of dumps of clusters with StatefulSets.
 
 use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
@@ -101,7 +101,7 @@ fn rollouts_end_when_kubectl_stops_waiting() {
     assert!(!complete("RollingUpdate", 2, 3, 1));
     assert!(!complete("RollingUpdate", 2, 2, 2));
     assert!(!complete("RollingUpdate", 1, 3, 2));
-    // Do not wait for what the controller does not do.
+    // Don't wait for what the controller does not do.
     assert!(complete("OnDelete", 2, 3, 0));
     assert!(!complete("OnDelete", 1, 3, 0));
 }
@@ -110,8 +110,8 @@ fn uid(number: usize) -> String {
     format!("00000000-0000-4000-8000-{number:012}")
 }
 
-/// Returns a set `web` of three pods as in a real cluster: with its revision, and the pod of each
-/// ordinal from `pods`.
+/// Returns a set `web` with three pods, as in a real cluster: with its revision, and with the pod
+/// that `pods` returns for each ordinal.
 pub(super) fn dump(image: &str, pods: impl Fn(usize, &str) -> Value) -> Vec<Value> {
     let labels = json!({"app": "web"});
     let container = json!({"name": "c", "image": image, "resources": {}, "imagePullPolicy": "IfNotPresent",
@@ -166,7 +166,7 @@ pub(super) fn ready(_: usize, _: &str) -> Value {
     json!({"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]})
 }
 
-/// Like `ready`, except for the last pod, whose image can't be pulled.
+/// Like `ready`, but the image of the last pod can't be pulled.
 pub(super) fn pulls_nothing(ordinal: usize, name: &str) -> Value {
     match ordinal {
         2 => json!({"phase": "Pending", "conditions": [{"type": "Ready", "status": "False"}],

@@ -1,4 +1,5 @@
-//! The workloads that own owners of pods, and that pods belong to through their owners.
+//! Makers: the workloads that own owners of pods, such as Deployments. Pods belong to them through
+//! their owners.
 
 use ahash::RandomState;
 use hashbrown::HashSet;
@@ -18,8 +19,7 @@ impl Tracker {
         stuck
     }
 
-    /// Returns how many pods of a maker from files can't become ready, and why; `None` if all can.
-    /// O(owners).
+    /// Returns how many pods of a maker can't become ready, and why; `None` if all can. O(owners).
     pub(in crate::run::phases) fn stuck_of(&self, maker: Maker<'_>) -> Option<(i32, &str)> {
         let owners = self.owners.iter();
         let owners = owners.filter(|owner| owner.stuck > 0 && owner.maker() == Some(maker));
@@ -37,8 +37,8 @@ impl Tracker {
         (count > 0).then(|| (count, why.unwrap_or("not ready")))
     }
 
-    /// Returns the kind of the workload that a pod belongs to: the one whose rollouts replace it,
-    /// if it has rollouts.
+    /// Returns the kind of the workload that a pod belongs to: its maker if it has one, otherwise
+    /// its owner. `None` if no workload owns the pod.
     pub(in crate::run::phases) fn kind_of(&self, pod: &Pod) -> Option<Kind> {
         let (workload, owner) = workloads::controller(&pod.metadata)?;
         let known = self.by_uid.get(&owner.uid);

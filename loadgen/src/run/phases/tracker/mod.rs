@@ -1,10 +1,11 @@
-//! The scenario's view of the cluster: counters per owner of pods, maintained from its own watches,
-//! so that "has everything converged" is one comparison instead of a scan.
+//! The scenario's view of the cluster: counters for each owner of pods, maintained from the
+//! scenario's own watches. Whether everything has converged is then one comparison instead of a
+//! scan.
 //!
-//! There are two watches, of owners and of pods, without an order between them. The tracker
-//! restores the server's order by version: an owner's event waits until every earlier pod event has
-//! been seen. The count of active pods at the creation of a pod is therefore exact, and pods are
-//! counted as excess only if they are: see [`Tracker::excess`].
+//! There are two kinds of watches, of owners and of pods, without an order between them. The
+//! tracker restores the server's order by version: an owner's event waits until every earlier pod
+//! event has been seen. The number of active pods at the creation of a pod is therefore exact, and
+//! a pod counts as excess only if it is one: see [`Tracker::excess`].
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -33,10 +34,10 @@ use crate::workloads::{self, Demand, Workload};
 
 pub(super) use self::state::{DownOfOne, DownPeak, Maker, Owner};
 
-/// No owner or no place.
+/// The number of a missing owner, and the place of a pod that can't be picked.
 const NONE: u32 = u32::MAX;
 
-/// A change of an owner that waits for earlier pod events.
+/// A change of an owner that waits until earlier pod events have been seen.
 #[derive(Debug)]
 struct OwnerEvent {
     workload: Workload,
@@ -47,66 +48,67 @@ struct OwnerEvent {
     deleting: bool,
 }
 
-/// The counters.
+/// The counters for all owners and pods.
 #[derive(Debug)]
 pub(super) struct Tracker {
     pub(super) owners: Vec<Owner>,
     by_uid: HashMap<Uid, u32, RandomState>,
     pods: HashMap<Uid, PodState, RandomState>,
     waiting: VecDeque<OwnerEvent>,
-    /// How many owners have not converged.
+    /// The number of owners that have not converged.
     pub(super) unconverged: usize,
-    /// Pods being deleted.
+    /// The number of pods that are being deleted.
     pub(super) deleting: u64,
-    /// Pods that are active and ready.
+    /// The number of active pods that are ready.
     pub(super) ready: u64,
-    /// Active ready pods of owners.
+    /// The number of active ready pods that have an owner.
     pub(super) up: u64,
-    /// Active pods that aren't ready.
+    /// The number of active pods that aren't ready.
     pub(super) unready: u64,
-    /// Those of them that can't become ready: they came from files that way, or are new pods of a
-    /// workload all of whose pods did.
+    /// How many of the `unready` pods can't become ready: they were stuck in the files, or are new
+    /// pods of a workload whose pods were all stuck.
     stuck: u64,
-    /// The pods of files that can't become ready, if there are any.
+    /// The pods from files that can't become ready; `None` if there are none.
     stuck_pods: Option<Arc<StuckPods>>,
-    /// Active unready pods of files that never were ready.
+    /// The number of active pods from files that have never been ready.
     pub(super) never_ready: u64,
-    /// Pods that files brought active and not ready, and that can become ready.
+    /// The number of pods that were active and not ready in the files, but can become ready.
     pub(super) came_waiting: u64,
-    /// Whether files are being loaded: no event counts yet.
+    /// Whether files are being loaded. Events then have no effect on the measurements.
     loading: bool,
-    /// Pods that all owners together desire.
+    /// The number of pods that all owners together desire.
     pub(super) desired: u64,
-    /// The most pods that were missing or not ready at the same time.
+    /// The maximum number of pods that were missing or not ready at the same time.
     pub(super) down: DownPeak,
-    /// Pods that a controller created above the largest desired count since the version it had
-    /// read.
+    /// The number of pods that a controller created above the largest desired count since the
+    /// version that it had read.
     ///
     /// This version is not visible from outside, but it is no older than the generation that the
-    /// last status reports as observed. So a pod counts if, at its creation and including it, more
-    /// pods were active than any generation since then requested. The count is never too high.
+    /// last status reports as observed. A pod therefore counts if, including itself, more pods were
+    /// active at its creation than any generation since then requested. The number is never too
+    /// high.
     pub(super) excess: u64,
-    /// Owned pods that were removed before they were ever ready.
+    /// The number of owned pods that were removed before they were ever ready.
     pub(super) surplus: u64,
-    /// Pods that the scenario removed from their owners, whatever their owner references still
-    /// contain.
+    /// The pods that the scenario removed from their owners, even if they still have owner
+    /// references.
     isolated: HashSet<Uid, RandomState>,
     strays: Strays,
     times: Arc<PhaseTimes>,
-    /// Which phases only set up the cluster.
+    /// For each phase, whether it only sets up the cluster.
     set_up: Box<[bool]>,
     slowest: Slowest,
-    /// Whether new pods are created by the controllers (and not by the scenario).
+    /// Whether the controllers create new pods, and not the scenario.
     pub(super) controller_runs: bool,
-    /// Ready owned pods, for scenarios that delete pods at random.
+    /// The ready owned pods; `None` unless the scenario picks pods at random.
     pickable: Option<Vec<Arc<Pod>>>,
     pub(super) convergence: ByPhase,
     pub(super) pod_ready: ByPhase,
 }
 
 impl Tracker {
-    /// Creates an empty tracker. `picks` is set if pods will be picked, which costs memory;
-    /// `set_up` has the phases that only set up the cluster.
+    /// Creates an empty tracker. `picks` says whether pods will be picked, which costs memory.
+    /// `set_up` says for each phase whether it only sets up the cluster.
     pub(super) fn new(
         picks: bool,
         set_up: Box<[bool]>,
@@ -150,8 +152,8 @@ impl Tracker {
     }
 
     /// Reports whether every owner has its pods, ready or not, and an exact status, and no pod is
-    /// terminating unless `lingering` allows it; `is_closing` returns whether a namespace accepts
-    /// no new objects. O(owners).
+    /// terminating (unless `lingering` is set). `is_closing` returns whether a namespace accepts no
+    /// new objects; its owners are ignored. O(owners).
     pub(super) fn is_exact_but_for_readiness(
         &self,
         lingering: bool,
@@ -164,17 +166,17 @@ impl Tracker {
             && self.owners.iter().all(exact)
     }
 
-    /// Reports whether `pods` pods are ready, not counting pods of files that can't become ready.
+    /// Reports whether `pods` pods are ready; pods that can't become ready count as ready.
     pub(super) fn are_ready(&self, pods: u64) -> bool {
         self.ready + self.stuck >= pods
     }
 
-    /// Returns an owner that has not converged, for messages.
+    /// Returns an owner that has not converged, for messages; `None` if all have.
     pub(super) fn first_unconverged(&self) -> Option<&Owner> {
         self.owners.iter().find(|owner| !owner.converged)
     }
 
-    /// Returns the number of active pods that aren't ready and can become ready.
+    /// Returns the number of active pods that aren't ready but can become ready.
     pub(super) fn waiting_pods(&self) -> u64 {
         self.unready - self.stuck
     }
@@ -184,8 +186,8 @@ impl Tracker {
         self.pods.len() as u64
     }
 
-    /// Returns how many active pods of this owner may be unready: those that can't become ready or,
-    /// if nothing changes any more, all that are unready.
+    /// Returns how many active pods of an owner may be unready: those that can't become ready or,
+    /// if `at_rest` is set because nothing changes any more, all unready ones.
     pub(super) fn may_be_unready(&self, uid: &Uid, at_rest: bool) -> i32 {
         let owner = self.by_uid.get(uid).map(|at| &self.owners[*at as usize]);
         owner.map_or(0, |owner| match at_rest {
@@ -194,7 +196,8 @@ impl Tracker {
         })
     }
 
-    /// Marks the start of loading files: new objects existed before, until [`Tracker::begin`].
+    /// Marks the start of loading files. Until [`Tracker::begin`], new objects count as existing
+    /// before the run.
     pub(super) fn expect_files(&mut self) {
         self.loading = true;
     }
@@ -204,8 +207,8 @@ impl Tracker {
         self.loading
     }
 
-    /// Marks the start of the controllers at `now`, after all objects of files were seen: from now
-    /// on owners are unconverged if they lack something. O(owners).
+    /// Marks the start of the controllers at `now`, after all objects from files were seen. From
+    /// now on, the time counts for which owners are unconverged. O(owners).
     pub(super) fn begin(&mut self, now: Now) {
         if !std::mem::replace(&mut self.loading, false) {
             return;
@@ -215,7 +218,7 @@ impl Tracker {
         }
     }
 
-    /// Returns the missing and the surplus pods of all owners. O(owners).
+    /// Returns the numbers of missing and of surplus pods of all owners. O(owners).
     pub(super) fn missing_and_spare(&self) -> (u64, u64) {
         let live = self.owners.iter();
         let live = live.filter(|owner| !owner.gone && !owner.deleting);
@@ -227,8 +230,8 @@ impl Tracker {
         })
     }
 
-    /// Marks the start of the controllers: from now on, not before, they are responsible for
-    /// unconverged owners. O(owners).
+    /// Marks the start of the controllers: only from now on does the time count for which owners
+    /// are unconverged. O(owners).
     pub(super) fn controller_starts(&mut self, now: Now) {
         self.controller_runs = true;
         for owner in &mut self.owners {
@@ -238,13 +241,13 @@ impl Tracker {
         }
     }
 
-    /// Reports whether a phase is measured, rather than setting up the cluster.
+    /// Reports whether a phase is measured, and does not only set up the cluster.
     pub(super) fn is_measured(&self, phase: usize) -> bool {
         self.set_up.get(phase).is_some_and(|set_up| !set_up)
     }
 
-    /// Returns the slowest convergences that did not begin during setup, including those that are
-    /// not over at `now`; the slowest first. O(owners).
+    /// Returns the slowest convergences that did not begin during setup, the slowest first.
+    /// Includes those that are not over at `now`. O(owners).
     pub(super) fn slowest(&self, phases: &[Phase], now: Now) -> Vec<SlowWorkload> {
         let mut slowest = self.slowest.clone();
         for (at, owner) in self.owners.iter().enumerate() {
@@ -272,7 +275,7 @@ impl Tracker {
         slowest.descending().iter().map(named).collect()
     }
 
-    /// Records that the spec of an owner was written at `now`, with this many desired pods.
+    /// Records that an owner's spec, with this number of desired pods, was written at `now`.
     pub(super) fn asked(
         &mut self,
         workload: Workload,
@@ -293,8 +296,8 @@ impl Tracker {
         at
     }
 
-    /// Records a change of an object; if it owns pods, the change counts once earlier pod events
-    /// have been seen.
+    /// Records a change of an object. If the object owns pods, the change takes effect once the
+    /// earlier pod events have been seen.
     pub(super) fn owner_item(&mut self, workload: Workload, object: &AnyObject, gone: bool) {
         let Some(demand) = workload.pods().and_then(|pods| pods.demand(&**object)) else {
             return;
@@ -317,7 +320,8 @@ impl Tracker {
         });
     }
 
-    /// Reports whether this is a new pod, created in the run, of a workload that finishes.
+    /// Reports whether an event is about a new pod, created in the run, of a workload that
+    /// finishes.
     pub(super) fn is_new_of_finishing(&self, item: &ObjectEvent<Pod>) -> bool {
         let ObjectEvent::Added(pod) = item else {
             return false;
@@ -328,7 +332,7 @@ impl Tracker {
             && !self.pods.contains_key(&pod.metadata.uid)
     }
 
-    /// Records a change of a pod.
+    /// Records that a pod was added, changed or removed.
     pub(super) fn pod_item(&mut self, item: ObjectEvent<Pod>, now: Now) {
         match item {
             ObjectEvent::Reset => {}
@@ -338,18 +342,19 @@ impl Tracker {
         }
     }
 
-    /// Called when both streams have been read to their ends, the pods' last: no earlier pod event
-    /// can be missing for the owner events that wait.
+    /// Called when both streams have been read to their ends, that of the pods last: no earlier pod
+    /// event can then be missing for the owner events that wait.
     pub(super) fn all_seen(&mut self, now: Now) {
         self.owners_up_to(u64::MAX, now);
     }
 
-    /// Reports whether every owner has its pods and an exact status; pods may be terminating.
+    /// Reports whether every owner has its pods and an exact status. Pods may be terminating.
     pub(super) fn is_replaced(&self) -> bool {
         self.unconverged == 0 && self.waiting.is_empty()
     }
 
-    /// Records that the scenario removed a pod from its owner, whose controller must replace it.
+    /// Records that the scenario removed a pod from its owner. The owner's controller must replace
+    /// it.
     pub(super) fn isolate(&mut self, uid: &Uid, now: Now) {
         self.isolated.insert(uid.clone());
         let Some(state) = self.pods.get_mut(uid) else {
@@ -401,15 +406,15 @@ impl Tracker {
         self.add_owner(&meta.uid, owner, now)
     }
 
-    /// Compares actual and desired state after either has changed.
+    /// Compares the actual and the desired state of an owner after either has changed.
     fn recheck(&mut self, at: usize, now: Now) {
         let owner = &mut self.owners[at];
         let exact = owner.is_exact();
         if exact && let Some(since_ns) = owner.since_ns.take() {
             let took_ns = u64::try_from(now.mono_ns - since_ns).unwrap_or(0);
             let began_in = self.times.phase_at(since_ns);
-            // Changes by files, and by the scenario in place of a controller, do not count for the
-            // controllers.
+            // Changes by files, or by the scenario in place of a controller, are not attributed to
+            // the controllers.
             let is_its_doing = self.controller_runs && !self.loading;
             if is_its_doing {
                 self.convergence.record(began_in, took_ns);
@@ -434,8 +439,7 @@ impl Tracker {
         }
     }
 
-    /// Counts a pod that was added, changed or removed, and checks the owners for which this
-    /// changes something.
+    /// Counts a pod that was added, changed or removed, and rechecks the owners that this affects.
     fn move_pod(&mut self, before: Option<PodState>, after: Option<PodState>, now: Now) {
         if before == after {
             return;
@@ -550,7 +554,7 @@ impl Tracker {
     fn is_stuck(&self, pod: &Pod) -> bool {
         match &self.stuck_pods {
             Some(stuck) => stuck.holds(pod),
-            // Kubelets start new pods, and repair nothing.
+            // Kubelets start new pods, but repair nothing.
             None => {
                 let starts = matches!(pod.status.phase, PodPhase::Pending | PodPhase::Unset);
                 self.loading && !starts

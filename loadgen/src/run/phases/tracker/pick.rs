@@ -1,4 +1,4 @@
-//! Ready owned pods, for scenarios that delete some of them at random.
+//! The ready owned pods, for scenarios that delete some of them at random.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ impl Tracker {
         self.pickable.as_ref().map_or(0, Vec::len) as u64
     }
 
-    /// Removes and returns a random ready owned pod.
+    /// Removes a random ready owned pod from the list and returns it; `None` if there are none.
     pub(in crate::run::phases) fn pick(&mut self, rng: &mut fastrand::Rng) -> Option<Arc<Pod>> {
         let pickable = self.pickable.as_mut()?;
         if pickable.is_empty() {
@@ -27,7 +27,7 @@ impl Tracker {
         Some(pod)
     }
 
-    /// Adds a pod to those that can be picked, if it qualifies.
+    /// Adds a pod to the list if it can be picked.
     pub(super) fn list(&mut self, pod: &Arc<Pod>, state: PodState) {
         let Some(pickable) = &mut self.pickable else {
             return;
@@ -41,7 +41,7 @@ impl Tracker {
         }
     }
 
-    /// Removes a place from the list; the last pod moves into it.
+    /// Removes the entry at a place from the list. The last entry moves to this place.
     pub(super) fn unlist(&mut self, at: usize) {
         let Some(pickable) = &mut self.pickable else {
             return;

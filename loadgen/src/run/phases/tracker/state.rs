@@ -1,4 +1,4 @@
-//! The known state of an owner of pods, and of a pod.
+//! The known state of an owner of pods and of a pod.
 
 use compact_str::CompactString;
 use podstorm_objects::{Kind, ObjectMeta, Str};
@@ -14,41 +14,41 @@ pub(in crate::run::phases) struct Maker<'a> {
     pub(in crate::run::phases) name: &'a str,
 }
 
-/// An owner of pods.
+/// The known state of an owner of pods.
 #[derive(Debug)]
 pub(in crate::run::phases) struct Owner {
     pub(in crate::run::phases) workload: Workload,
     pub(in crate::run::phases) namespace: Str,
     pub(in crate::run::phases) name: CompactString,
     pub(in crate::run::phases) desired: i32,
-    /// The desired pods when the phase began.
+    /// The number of desired pods when the phase began.
     pub(super) wanted: i32,
     /// The generation of the newest known spec.
     pub(super) generation: i64,
-    /// Active pods on the server.
+    /// The number of the owner's active pods on the server.
     pub(in crate::run::phases) active: i32,
-    /// Those of them that aren't ready.
+    /// How many of the active pods aren't ready.
     pub(in crate::run::phases) unready: i32,
-    /// Those of them that can't become ready: see `Tracker::stuck`.
+    /// How many of the unready pods can't become ready: see `Tracker::stuck`.
     pub(super) stuck: i32,
     pub(super) status: StatusCounts,
-    /// Since when it differs from the desired state; unset while converged.
+    /// Since when the owner differs from the desired state, ns; `None` while it is converged.
     pub(super) since_ns: Option<i64>,
     pub(super) converged: bool,
-    /// Whether it was deleted.
+    /// Whether the owner was deleted.
     pub(in crate::run::phases) gone: bool,
-    /// Whether its deletion has begun: controllers no longer work on it.
+    /// Whether the owner's deletion has begun: controllers no longer work on it.
     pub(super) deleting: bool,
-    /// The workload whose rollouts replace its pods, and the name of the object: itself, or its
-    /// owner.
+    /// The object whose rollouts replace the owner's pods, as its workload and name: the owner
+    /// itself, or its own owner. `None` if there is none.
     pub(in crate::run::phases) maker: Option<(Workload, CompactString)>,
-    /// Generations and their replicas, starting with the newest one that the controller has
-    /// reported as observed: it may act on any of them.
+    /// Generations and their replicas, from the newest one on that the controller has reported as
+    /// observed. The controller may act on any of them.
     pub(super) demands: SmallVec<[(i64, i32); 2]>,
 }
 
 impl Owner {
-    /// Creates an owner of which only the name and the owner are known.
+    /// Creates an owner of which only the metadata is known.
     pub(super) fn new(workload: Workload, meta: &ObjectMeta) -> Owner {
         let maker = match workload.rollouts() {
             Some(_) => Some((workload, meta.name.clone())),
@@ -74,7 +74,7 @@ impl Owner {
         }
     }
 
-    /// Returns the operations for its pods.
+    /// Returns the operations on the owner's pods.
     pub(in crate::run::phases) fn pods(&self) -> &'static dyn OwnsPods {
         self.workload
             .pods()
@@ -91,24 +91,26 @@ impl Owner {
         })
     }
 
-    /// Returns the kind of the object whose rollouts replace its pods, or its own.
+    /// Returns the kind of the object whose rollouts replace the owner's pods, or else the owner's
+    /// own kind.
     pub(in crate::run::phases) fn shown_kind(&self) -> Kind {
         let maker = self.maker.as_ref().map(|(workload, _)| *workload);
         maker.unwrap_or(self.workload).kind()
     }
 
-    /// Returns the available pods by its status; 0 if the status is of an older spec.
+    /// Returns the number of available pods in the last known status, which may be of an older
+    /// spec.
     pub(in crate::run::phases) fn available(&self) -> i32 {
         self.status.available
     }
 
-    /// Reports whether it has its pods and an exact status, and all of them are ready except those
-    /// that can't become ready.
+    /// Reports whether the owner has its pods and an exact status, and all pods are ready except
+    /// those that can't become ready.
     pub(super) fn is_exact(&self) -> bool {
         self.is_exact_without(self.stuck)
     }
 
-    /// Like `is_exact`, with `unready` pods that aren't ready.
+    /// Like `is_exact`, but `unready` pods aren't ready.
     pub(super) fn is_exact_without(&self, unready: i32) -> bool {
         let StatusCounts {
             replicas,
@@ -124,23 +126,24 @@ impl Owner {
     }
 }
 
-/// The most pods that were missing or not ready at the same time, of those that were desired when
-/// the phase began: pods that the phase adds do not count as down before they exist.
+/// The maximum number of pods that were missing or not ready at the same time, among those that
+/// were desired when the phase began: pods that the phase adds do not count as down before they
+/// exist.
 #[derive(Clone, Debug, Default)]
 pub(in crate::run::phases) struct DownPeak {
     wanted: u64,
-    /// Of all owners together.
+    /// The maximum over all owners together.
     pub(in crate::run::phases) all: u64,
-    /// Of a single owner.
+    /// The maximum for a single owner.
     pub(in crate::run::phases) of_one: DownOfOne,
 }
 
-/// The most pods of one workload that were down at the same time, for each kind of workload.
+/// The maximum number of pods of one workload that were down at the same time, by kind of workload.
 #[derive(Clone, Debug, Default)]
 pub(in crate::run::phases) struct DownOfOne(SmallVec<[(Kind, u64); 4]>);
 
 impl DownOfOne {
-    /// Records that this many pods of a workload of this kind are down. O(kinds).
+    /// Records that `down` pods of a workload of this kind are down. O(kinds).
     pub(in crate::run::phases) fn saw(&mut self, kind: Kind, down: u64) {
         match self.0.iter_mut().find(|(known, _)| *known == kind) {
             Some((_, most)) => *most = down.max(*most),
@@ -148,19 +151,19 @@ impl DownOfOne {
         }
     }
 
-    /// Returns kinds and their peaks.
+    /// Returns the kinds with their peaks.
     pub(in crate::run::phases) fn by_kind(&self) -> impl Iterator<Item = (Kind, u64)> {
         self.0.iter().copied()
     }
 
-    /// Returns the highest peak.
+    /// Returns the highest peak of all kinds.
     pub(in crate::run::phases) fn most(&self) -> u64 {
         self.by_kind().map(|(_, most)| most).max().unwrap_or(0)
     }
 }
 
 impl DownPeak {
-    /// Starts a phase: resets the peaks to what is down now. O(owners).
+    /// Starts a phase: resets the peaks to the number of pods that are down now. O(owners).
     pub(in crate::run::phases) fn begin(desired: u64, up: u64, owners: &mut [Owner]) -> DownPeak {
         let mut peak = DownPeak {
             wanted: desired,
@@ -194,18 +197,18 @@ pub(super) fn pods(replicas: i32) -> u64 {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct PodState {
     pub(super) owner: u32,
-    /// The pod's place among the pods that can be picked.
+    /// The pod's place in the list of pods that can be picked; `NONE` if it is not in the list.
     pub(super) pick: u32,
     pub(super) created_ns: i64,
     pub(super) active: bool,
-    /// Whether it is terminating, and only its kubelet holds it.
+    /// Whether the pod is being deleted and only its kubelet holds it.
     pub(super) deleting: bool,
-    /// Whether it is or was ready.
+    /// Whether the pod is or was ready.
     pub(super) ready: bool,
     pub(super) ready_now: bool,
-    /// Whether it came from a file.
+    /// Whether the pod came from a file.
     pub(super) loaded: bool,
-    /// See `Tracker::stuck`.
+    /// Whether the pod can't become ready: see `Tracker::stuck`.
     pub(super) stuck: bool,
 }
 
@@ -215,10 +218,10 @@ impl PodState {
     }
 }
 
-/// Finalizers that the garbage collector handles.
+/// The finalizers that the garbage collector removes.
 const COLLECTORS: [&str; 2] = ["foregroundDeletion", "orphan"];
 
-/// Reports whether a finalizer that nothing in the simulation removes holds the pod, so that it
+/// Reports whether a pod has a finalizer that nothing in the simulation removes, so that the pod
 /// stays after it is deleted.
 pub(super) fn is_held(meta: &ObjectMeta) -> bool {
     let mut finalizers = meta.finalizers().iter();

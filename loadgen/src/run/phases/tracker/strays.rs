@@ -1,5 +1,5 @@
-//! Pods that are seen before their owner. The streams are read separately, so the events of a pod
-//! may be read before that of its owner.
+//! Pods that are seen before their owners. The streams are read separately, so a pod's events may
+//! be read before those of its owner.
 
 use std::sync::Arc;
 
@@ -11,12 +11,12 @@ use podstorm_objects::{Now, Pod, Uid};
 use super::{NONE, Owner, Tracker};
 use crate::workloads;
 
-/// The last state of pods whose owners have not been seen, by the UIDs of owner and pod.
+/// The latest state of pods whose owners have not been seen, by owner UID and then pod UID.
 pub(super) type Strays = HashMap<Uid, HashMap<Uid, Arc<Pod>, RandomState>, RandomState>;
 
 impl Tracker {
-    /// Returns the place of the pod's owner; `NONE` if it has no owner that counts. A pod whose
-    /// owner may still appear is kept for it.
+    /// Returns the number of a pod's owner; `NONE` if the pod has no owner that counts. If the
+    /// owner may still appear, stores the pod until then.
     pub(super) fn owner_of(&mut self, pod: &Arc<Pod>) -> u32 {
         let uid = &pod.metadata.uid;
         let owner = pod.metadata.controller();
@@ -34,7 +34,7 @@ impl Tracker {
         NONE
     }
 
-    /// Records that a pod was removed.
+    /// Forgets a removed pod if its owner has not been seen.
     pub(super) fn forget_stray(&mut self, pod: &Pod) {
         if let Some(owner) = pod.metadata.controller()
             && let Some(pods) = self.strays.get_mut(&owner.uid)
@@ -43,7 +43,7 @@ impl Tracker {
         }
     }
 
-    /// Adds an owner, with the pods that were seen before it.
+    /// Adds an owner together with its pods that were seen before it. Returns the owner's number.
     pub(super) fn add_owner(&mut self, uid: &Uid, owner: Owner, now: Now) -> usize {
         let at = self.owners.len();
         let place = u32::try_from(at).expect("the number of owners fits 32 bits");

@@ -1,4 +1,4 @@
-//! The tracker when its streams are read separately.
+//! Tests of the tracker when its streams are read separately.
 
 use podstorm_objects::{Object, ReplicaSet, Resource};
 use serde_json::json;

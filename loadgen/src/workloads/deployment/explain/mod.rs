@@ -1,11 +1,11 @@
 //! Explains the next syncs of a Deployment: runs the controller itself ([`podstorm::deployment`])
-//! on a server with the Deployment and its ReplicaSets from the files.
+//! on a server that has the Deployment and its ReplicaSets from the files.
 //!
-//! A sync sees the writes of earlier ones. Where the controller would wait for pods, they are
-//! assumed to become available, and those of shrunken ReplicaSets to be removed; then the syncs
-//! continue until one makes no request. Pods that came stuck stay stuck, and so do new pods of a
-//! ReplicaSet without a ready pod. The controller reads the statuses of ReplicaSets; if the files
-//! contain pods, these statuses are computed from them.
+//! A sync sees the writes of earlier ones. Where the controller would wait for pods, new pods are
+//! assumed to become available and surplus ones to be removed. The syncs continue until one makes
+//! no request. Pods that were stuck in the files stay stuck, and so do new pods of a ReplicaSet
+//! without a ready pod. The controller reads the statuses of ReplicaSets; if the files contain
+//! pods, these statuses are computed from them.
 
 mod table;
 mod words;
@@ -37,10 +37,10 @@ use crate::workloads::replicaset::explain as pods;
 use crate::workloads::replicaset::explain::find::{full_name, near_names, only, some_of};
 use words::SyncView;
 
-/// The maximum number of syncs to show: a rollout of thousands of pods, one at a time, is cut off.
+/// The maximum number of syncs to show. A rollout of thousands of pods, one at a time, is cut off.
 const SYNCS_MAX: usize = 1_000;
 
-/// The answer.
+/// The explanation of a rollout.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Rollout {
     /// The version of these fields: incremented when one changes its meaning.
@@ -57,25 +57,26 @@ pub(crate) struct Rollout {
     pub(crate) paused: bool,
     /// `spec.replicas`.
     pub(crate) replicas: i32,
-    /// How many pods above `replicas` may exist.
+    /// The maximum number of pods above `replicas`.
     pub(crate) max_surge: i32,
-    /// How many pods may be unavailable.
+    /// The maximum number of unavailable pods.
     pub(crate) max_unavailable: i32,
-    /// Existing problems: pods that can't become ready, conditions that report one.
+    /// Problems that exist already: pods that can't become ready, and conditions that report a
+    /// problem.
     pub(crate) problems: Vec<String>,
     /// The steps, in order.
     pub(crate) steps: Vec<ExplainedStep>,
-    /// The final output of `kubectl rollout status`.
+    /// The last line that `kubectl rollout status` would print.
     pub(crate) end: String,
 }
 
-/// A sync with requests, or the condition for the next sync.
+/// A sync that makes requests, or the wait before the next sync.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum ExplainedStep {
     /// The requests of a sync, in order.
     Sync(Vec<Asked>),
-    /// The condition for the next sync to continue.
+    /// The condition on which the next sync continues.
     Waits(String),
 }
 
@@ -86,27 +87,28 @@ pub(crate) struct Asked {
     pub(crate) request: String,
     /// The name of the object.
     pub(crate) name: String,
-    /// The size of a ReplicaSet before and after, if it changes.
+    /// The size of a ReplicaSet before and after the request; `None` if it does not change.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) replicas: Option<(i32, i32)>,
-    /// The reason.
+    /// The reason for the request, in words.
     pub(crate) why: String,
 }
 
-/// A Deployment with its ReplicaSets.
+/// A Deployment and its ReplicaSets.
 #[derive(Clone, Debug)]
 pub(crate) struct Found {
     deployment: Arc<Deployment>,
     sets: Vec<ReplicaSet>,
-    /// The pods of each ReplicaSet, by its name.
+    /// The pods of each ReplicaSet, by the ReplicaSet's name.
     pods: BTreeMap<String, OwnedPods>,
 }
 
-/// Explains the Deployment of this name: its next syncs, if the input has it and the question is
-/// not about pods, or which pods of its newest ReplicaSet go.
+/// Explains the Deployment with this name. If the input contains it and the question is not about
+/// pods, explains its next syncs, otherwise which pods of its newest ReplicaSet are deleted.
 ///
 /// # Errors
-/// No object or several have this name, the server refuses an object, or the input lacks something.
+/// No object or several have this name, the server refuses an object, or something is missing in
+/// the input.
 pub(super) fn answer(name: &str, asked: Question) -> Result<Box<dyn Explanation>> {
     if asked.replicas.is_none() && asked.preferred.is_none() {
         if let Some(found) = find(&asked.objects, name)? {
@@ -131,8 +133,8 @@ impl Explanation for Rollout {
     }
 }
 
-/// Finds the Deployment of this name among the objects, with its ReplicaSets and their pods; `None`
-/// if there are no Deployments.
+/// Finds the Deployment with this name among the objects, with its ReplicaSets and their pods;
+/// `None` if there are no Deployments.
 ///
 /// # Errors
 /// No Deployment or several have this name.
@@ -156,7 +158,8 @@ pub(crate) fn find(input: &[InputObject], wanted: &str) -> Result<Option<Found>>
     let meta = &deployment.metadata;
     let sets = input.iter().filter_map(|object| {
         let set = object.as_object().downcast_ref::<ReplicaSet>()?;
-        // The controller ignores ReplicaSets of other owners, and may adopt those without an owner.
+        // The controller ignores the ReplicaSets of other owners, and may adopt those without an
+        // owner.
         let owner = set.metadata.controller();
         let is_own = owner.is_none_or(|owner| owner.uid == meta.uid);
         (is_own && set.metadata.namespace == meta.namespace).then(|| set.clone())
@@ -191,7 +194,8 @@ pub(crate) fn find(input: &[InputObject], wanted: &str) -> Result<Option<Found>>
     }))
 }
 
-/// Explains the next syncs; with `image`, after the first container gets this image.
+/// Explains the next syncs. With `image`, explains them for a change of the first container to this
+/// image.
 ///
 /// # Errors
 /// The server refuses an object.
@@ -246,13 +250,14 @@ pub(crate) fn explain(found: Found, image: Option<&str>, now: Now) -> Result<Rol
     })
 }
 
-/// A server with the Deployment and its ReplicaSets.
+/// A server that has the Deployment and its ReplicaSets.
 struct Server {
     cluster: Arc<Cluster>,
     client: Client,
     at: (String, String),
     now: Now,
-    /// The pods of each ReplicaSet, by its name; unknown for one that is created later.
+    /// The pods of each ReplicaSet from the files, by the ReplicaSet's name. A ReplicaSet that is
+    /// created later has no entry.
     pods: BTreeMap<String, OwnedPods>,
 }
 
@@ -265,7 +270,7 @@ impl Server {
         } = found;
         let cluster = Arc::new(Cluster::new(ClusterOptions::default()));
         let meta = &deployment.metadata;
-        // `default` exists from the start.
+        // Ignore the error: `default` exists from the start.
         let _there = cluster.import(named_namespace(&meta.namespace), now);
         let api = cluster.api(Kind::DEPLOYMENT);
         let what = format!("Deployment {}", full_name(meta));
@@ -315,7 +320,7 @@ impl Server {
         sets
     }
 
-    /// Returns sizes and availability, as the controller counts them.
+    /// Returns the sizes and availability that the controller counts.
     fn counts(&self) -> SyncView {
         let (deployment, sets) = (self.deployment(), self.sets());
         let template = &deployment.spec.template;
@@ -337,7 +342,7 @@ impl Server {
         }
     }
 
-    /// Runs one sync of a controller that has seen everything.
+    /// Runs one sync of a controller that has seen everything, and returns its requests.
     fn sync(&mut self) -> Vec<Asked> {
         let mut informers = Informers::new(Arc::default());
         let controller = Controller::new(ControllerOptions::default(), &mut informers);
@@ -367,7 +372,8 @@ impl Server {
         asked
     }
 
-    /// Returns the progress deadline of an incomplete rollout, in seconds.
+    /// Returns the progress deadline in seconds; `None` if the rollout is over or paused, or has no
+    /// deadline.
     fn deadline(&self) -> Option<i32> {
         let deployment = self.deployment();
         let is_over = rollout_status(&deployment, 0).map_or(true, |status| status.done);
@@ -375,8 +381,8 @@ impl Server {
         deadline.filter(|seconds| *seconds < i32::MAX && !is_over && !deployment.spec.paused)
     }
 
-    /// Returns how many pods of a ReplicaSet of this size can't become ready. Unready pods are the
-    /// first of surplus pods to go.
+    /// Returns how many pods of a ReplicaSet, at its current size, can't become ready. If there are
+    /// surplus pods, the unready ones are deleted first.
     fn stuck(&mut self, set: &ReplicaSet) -> i32 {
         let Some(pods) = self.pods.get_mut(set.metadata.name.as_str()) else {
             return 0;
@@ -391,8 +397,8 @@ impl Server {
         pods.stuck
     }
 
-    /// Makes requested pods available if they can become available, and removes surplus pods;
-    /// returns the changes, in words.
+    /// Makes those requested pods available that can become available, and removes surplus pods.
+    /// Returns the changes in words; `None` if there are none.
     fn wait(&mut self) -> Option<String> {
         let mut waits = Vec::new();
         for set in self.sets() {
@@ -416,7 +422,7 @@ impl Server {
                 status,
                 ..(*set).clone()
             };
-            // It is stored, and otherwise unchanged.
+            // Ignore the result: the object is stored, and only its status changes.
             let _written = self.cluster.update_status(changed, self.now);
         }
         match waits.is_empty() {

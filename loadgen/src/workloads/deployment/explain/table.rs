@@ -1,12 +1,12 @@
-//! Formats the answer for the terminal.
+//! Formats the explanation of a rollout for the terminal.
 
 use super::{ExplainedStep, Rollout};
 use crate::text::columns::columns;
 use crate::workloads::replicaset::explain::table::paragraph;
 use crate::workloads::replicaset::explain::words::counted;
 
-/// Formats the whole answer, in lines of at most `width`. With `wide` it includes requests that
-/// change no size.
+/// Formats the whole explanation, in lines of at most `width` columns. With `wide`, includes the
+/// requests that change no size.
 pub(crate) fn render(rollout: &Rollout, wide: bool, width: u16) -> String {
     let width = usize::from(width);
     let mut out = String::new();
@@ -20,7 +20,7 @@ pub(crate) fn render(rollout: &Rollout, wide: bool, width: u16) -> String {
     for step in &rollout.steps {
         match step {
             ExplainedStep::Waits(until) => {
-                // There may be no visible step between two waits.
+                // Two waits may follow each other without a visible sync between them.
                 rows.push(vec![
                     String::new(),
                     String::new(),

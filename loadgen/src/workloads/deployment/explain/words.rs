@@ -1,4 +1,4 @@
-//! Describes the purpose of each request of a Deployment's sync.
+//! Describes in words why a Deployment's sync makes each request.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -14,20 +14,20 @@ use super::Asked;
 use crate::owned_pods::OwnedPods;
 use crate::workloads::replicaset::explain::words::pods;
 
-/// The state at the beginning of a sync.
+/// The state at the beginning of a sync, and its changes by the sync.
 pub(super) struct SyncView {
     pub(super) deployment: Arc<Deployment>,
-    /// The ReplicaSet with the Deployment's template.
+    /// The name of the ReplicaSet with the Deployment's template; `None` if there is none.
     pub(super) new: Option<String>,
     /// The total size of all ReplicaSets.
     pub(super) all: i32,
-    /// Their available pods.
+    /// The number of available pods of all ReplicaSets.
     pub(super) available: i32,
-    /// ReplicaSets that the sync has already scaled down.
+    /// The names of the ReplicaSets that the sync has already scaled down.
     pub(super) shrunk: BTreeSet<String>,
 }
 
-/// Describes a request before it is carried out; `None` for a read.
+/// Describes a request before it is executed; `None` for a read.
 pub(super) fn asked(cluster: &Cluster, counts: &mut SyncView, request: &Request) -> Option<Asked> {
     let what = |name: &str, replicas, why: String| {
         Some(Asked {
@@ -118,7 +118,7 @@ impl SyncView {
         }
     }
 
-    /// Describes why a ReplicaSet gets this size.
+    /// Describes why a ReplicaSet gets the size `to`.
     fn why(&mut self, before: &ReplicaSet, to: i32) -> String {
         let (meta, from) = (&before.metadata, before.replicas());
         let deployment = &*self.deployment;
@@ -160,8 +160,8 @@ fn pods_of(count: i32) -> String {
     pods(usize::try_from(count).unwrap_or(0))
 }
 
-/// Describes existing problems of a Deployment: stuck pods, by ReplicaSet, and conditions that
-/// report one.
+/// Describes problems of a Deployment that exist already: stuck pods, by ReplicaSet, and conditions
+/// that report a problem.
 pub(super) fn problems(deployment: &Deployment, pods: &BTreeMap<String, OwnedPods>) -> Vec<String> {
     let stuck = pods
         .iter()
@@ -181,8 +181,8 @@ pub(super) fn problems(deployment: &Deployment, pods: &BTreeMap<String, OwnedPod
     stuck.chain(told).collect()
 }
 
-/// Describes pending changes of a ReplicaSet's status, while pods are created or removed;
-/// `available` is the expected number.
+/// Describes how a ReplicaSet's status will change while pods are created or removed; `available`
+/// is the expected number of available pods. `None` if it will not change.
 pub(super) fn waits(set: &ReplicaSet, available: i32) -> Option<String> {
     let (size, status, name) = (set.replicas(), &set.status, &set.metadata.name);
     if status.available_replicas < available {

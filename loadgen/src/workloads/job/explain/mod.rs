@@ -1,6 +1,6 @@
 //! Explains a Job: its next sync, why it failed or does not finish, when each index is retried, and
-//! which pods go when the parallelism falls. Uses the controller's own decisions
-//! ([`podstorm::job::decisions`]) about the Job and the pods of files.
+//! which pods are deleted when the parallelism decreases. Applies the controller's own decisions
+//! ([`podstorm::job::decisions`]) to the Job and the pods in the files.
 
 mod table;
 mod words;
@@ -21,7 +21,7 @@ use crate::text::json;
 use crate::workloads::explain::{Asked, Explanation, Layout};
 use crate::workloads::replicaset::explain::find::{some_of, untyped};
 
-/// The answer.
+/// The explanation of a Job.
 #[derive(Clone, Debug, Serialize)]
 struct Answer {
     /// The version of these fields: incremented when one changes its meaning.
@@ -30,7 +30,7 @@ struct Answer {
     kind: &'static str,
     namespace: String,
     name: String,
-    /// The time of the decisions.
+    /// The time for which the decisions are made.
     now: String,
     /// `running`, `suspended`, `complete`, `failed`, or `ignored` if the controller ignores the
     /// Job.
@@ -42,57 +42,57 @@ struct Answer {
     terminating: i64,
     succeeded: i64,
     failed: i64,
-    /// The actions of the next sync, with their rules.
+    /// The actions of the next sync, each with its rule.
     next: Vec<Finding>,
     /// Why the Job failed, or does not finish.
     why: Vec<Finding>,
-    /// Pods that are recreated after failures, and when.
+    /// The pods that are recreated after failures, and when.
     retries: Vec<Finding>,
-    /// The failed pods, and the rule of the failure policy that matches each.
+    /// The failed pods, each with the matching rule of the failure policy.
     failures: Vec<Finding>,
-    /// The parallelism down to which pods go in `removals`.
+    /// The parallelism to which the decrease in `removals` leads.
     removals_to: i64,
-    /// The pods that go when the parallelism falls, in order.
+    /// The pods that are deleted when the parallelism decreases, in order.
     removals: Vec<Removal>,
     /// Other remarks, in sentences.
     notes: Vec<String>,
 }
 
-/// A finding by a rule.
+/// A finding, with the rule that leads to it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 struct Finding {
-    /// The rule: a reason of a condition, an action of a policy, or a word for a decision of the
+    /// The rule: the reason of a condition, the action of a policy, or a word for a decision of the
     /// controller.
     rule: String,
-    /// The pod in question.
+    /// The pod that the finding is about, if it is about one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pod: Option<String>,
-    /// The index in question.
+    /// The index that the finding is about, if it is about one.
     #[serde(skip_serializing_if = "Option::is_none")]
     index: Option<i64>,
-    /// When it applies or happened.
+    /// When the finding applies or when it happened, if it has a time.
     #[serde(skip_serializing_if = "Option::is_none")]
     time: Option<String>,
-    /// The reason, in words.
+    /// The explanation, in words.
     why: String,
 }
 
-/// A pod that goes when the parallelism falls.
+/// A pod that is deleted when the parallelism decreases.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 struct Removal {
     place: usize,
-    /// The sync that deletes it; each sync deletes at most 500.
+    /// The number of the sync that deletes the pod. A sync deletes at most 500 pods.
     sync: usize,
     pod: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     index: Option<i64>,
     /// `suspended`, `unknown-index`, `surplus-index`, `repeated-index` or `surplus`.
     rule: &'static str,
-    /// Why the pod is before the next one.
+    /// Why the pod is deleted before the next one.
     why: String,
 }
 
-/// A Job with its pods, and the other Jobs that select them.
+/// A Job, its pods, and the other Jobs that select these pods.
 #[derive(Debug)]
 struct Found {
     job: Arc<DynamicObject>,
@@ -100,7 +100,7 @@ struct Found {
     rivals: Vec<String>,
 }
 
-/// Explains the Job of this name.
+/// Explains the Job with this name.
 ///
 /// # Errors
 /// No Job or several have this name, or the question does not apply to Jobs.
@@ -153,7 +153,8 @@ fn selector(job: &DynamicObject) -> Option<&Value> {
     job.fields.get("spec")?.get("selector")
 }
 
-/// Makes the decisions, and follows a parallelism that falls to `to`, by default to 0.
+/// Makes the controller's decisions about the Job, and follows a decrease of the parallelism to
+/// `to`, by default to 0.
 fn explain(found: &Found, to: Option<i32>, now: Now) -> Answer {
     let job = &found.job;
     let decisions = decide(job, &found.pods, now);
@@ -190,7 +191,7 @@ fn explain(found: &Found, to: Option<i32>, now: Now) -> Answer {
     }
 }
 
-/// Returns the pods that go when the parallelism falls to `to`, sync by sync.
+/// Returns the pods that are deleted when the parallelism decreases to `to`, sync by sync.
 fn removals(found: &Found, decisions: &Decisions, to: i64, now: Now) -> Vec<Removal> {
     if decisions.skipped.is_some() || decisions.end.is_some() {
         return Vec::new();

@@ -1,11 +1,11 @@
-//! Formats the answer for the terminal.
+//! Formats the explanation of a Job for the terminal.
 
 use super::{Answer, Finding};
 use crate::text::columns::columns;
 use crate::workloads::explain::Layout;
 use crate::workloads::replicaset::explain::table::{paragraph, rows_left_out, section};
 
-/// Formats the whole answer, in lines of at most `width` except for tables.
+/// Formats the whole explanation. Lines have at most `layout.width` columns, except in tables.
 pub(super) fn render(answer: &Answer, layout: Layout) -> String {
     let width = usize::from(layout.width);
     let limit = layout.limit.unwrap_or(usize::MAX);

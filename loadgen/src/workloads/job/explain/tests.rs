@@ -1,4 +1,4 @@
-//! Explanations of artificial Jobs, one for each rule.
+//! Tests of the explanations of artificial Jobs, one for each rule.
 
 use podstorm_objects::Time;
 use serde_json::json;
@@ -27,7 +27,7 @@ fn job(spec: Value, status: Value) -> Arc<DynamicObject> {
     Arc::new(DynamicObject::from_json(Kind::JOB, job).unwrap())
 }
 
-/// Returns a pod that started this many seconds ago; with an exit code it ends now.
+/// Returns a pod that started `ago` seconds before now. If it has an exit code, it ends now.
 fn pod(name: &str, index: i64, exit: Option<i64>, ago: i64) -> Arc<Pod> {
     let state = match exit {
         Some(code) => json!({"terminated": {"exitCode": code, "finishedAt": at(0)}}),
@@ -94,7 +94,7 @@ fn the_reason_of_a_failure_names_rule_and_pod() {
     assert!(answer.retries.is_empty());
     let failures: Vec<&str> = answer.failures.iter().map(|it| &*it.rule).collect();
     assert_eq!(failures, ["Count", "FailJob"]);
-    // The same Job without the policy.
+    // The same Job, but without the policy.
     let pods = vec![pod("1", -1, Some(1), 60), pod("2", -1, Some(42), 50)];
     let spec = json!({"completions": 2, "parallelism": 1, "backoffLimit": 1});
     let answer = asked(job(spec, json!({})), pods, None);
@@ -127,7 +127,7 @@ fn pods_go_by_index_rules_and_then_by_rank() {
     ];
     assert_eq!(removals, expected);
     assert_eq!(answer.removals[2].why, "created later");
-    // The next sync deletes the first two whatever the parallelism.
+    // The next sync deletes the first two, regardless of the parallelism.
     assert_eq!(answer.next[0].why, "deletes 2 pods");
 }
 

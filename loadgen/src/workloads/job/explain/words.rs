@@ -1,4 +1,4 @@
-//! Describes the findings in words.
+//! Describes the findings about a Job in words.
 
 use std::sync::Arc;
 
@@ -27,18 +27,18 @@ fn after(now: Now, left_ns: i64) -> String {
     now.plus_ns(left_ns).wall().to_string()
 }
 
-/// Formats whole seconds, rounded up so that the wait is over then.
+/// Formats a wait in whole seconds, rounded up so that the wait is over then.
 fn wait(left_ns: i64) -> String {
     let seconds = left_ns.saturating_add(NS_PER_SECOND - 1) / NS_PER_SECOND;
     duration_text(seconds * NS_PER_SECOND)
 }
 
-/// Formats a readable number of indexes: `3, 5, 8`.
+/// Formats the first indexes of a list: `3, 5, 8`.
 fn listed(indexes: &[i64]) -> String {
     some_of(&indexes.iter().map(ToString::to_string).collect::<Vec<_>>())
 }
 
-/// Returns the state of the Job, in one word.
+/// Returns the state of a Job as a single word.
 pub(super) fn state(decisions: &Decisions, job: &DynamicObject) -> &'static str {
     let is_suspended = job
         .fields
@@ -53,7 +53,7 @@ pub(super) fn state(decisions: &Decisions, job: &DynamicObject) -> &'static str 
     }
 }
 
-/// Describes the next sync.
+/// Describes the actions of the next sync.
 pub(super) fn next(decisions: &Decisions, now: Now) -> Vec<Finding> {
     match (decisions.skipped, &decisions.end) {
         (Some(Skipped::Finished), _) => {
@@ -146,7 +146,7 @@ pub(super) fn next(decisions: &Decisions, now: Now) -> Vec<Finding> {
     vec![next]
 }
 
-/// Describes why the Job failed, or does not finish.
+/// Describes why a Job failed or does not finish.
 pub(super) fn why(decisions: &Decisions, all: &[Arc<Pod>], now: Now) -> Vec<Finding> {
     if let Some(end) = &decisions.end {
         let detail = match &*end.reason {
@@ -255,7 +255,7 @@ fn retried(retry: &Retry, now: Now) -> Finding {
     }
 }
 
-/// Describes the failed pods.
+/// Describes the failed pods and the rules that match them.
 pub(super) fn failures(decisions: &Decisions) -> Vec<Finding> {
     let all = decisions.failures.iter().map(|failed| {
         let exit = match failed.exit_code {
@@ -283,7 +283,7 @@ pub(super) fn failures(decisions: &Decisions) -> Vec<Finding> {
     all.collect()
 }
 
-/// Describes why a pod is before the next one.
+/// Describes why a pod is deleted before the next one.
 pub(super) fn removal(rule: RemovalRule, pod: &Pod, next: Option<&Arc<Pod>>) -> String {
     match rule {
         RemovalRule::Suspended => "the Job is suspended".to_owned(),
@@ -300,7 +300,7 @@ pub(super) fn removal(rule: RemovalRule, pod: &Pod, next: Option<&Arc<Pod>>) -> 
     }
 }
 
-/// Returns other remarks.
+/// Returns other remarks about a Job.
 pub(super) fn notes(decisions: &Decisions, all: &[Arc<Pod>]) -> Vec<String> {
     let mut notes = Vec::new();
     if !decisions.retries.is_empty() {

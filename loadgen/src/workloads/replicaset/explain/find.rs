@@ -1,4 +1,4 @@
-//! Finds the object in question by name: `NAMESPACE/NAME`, or `NAME` if it is unique.
+//! Finds the object in question by its name: `NAMESPACE/NAME`, or `NAME` if that is unique.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -8,14 +8,14 @@ use podstorm_objects::{DynamicObject, Kind, ObjectMeta, ReplicaSet};
 
 use super::Objects;
 
-/// The maximum number of similar names that a message lists.
+/// The maximum number of similar names to list in a message.
 const NEAR_MAX: usize = 3;
 
-/// Finds the object of a kind.
+/// Finds the owner of this kind and name.
 ///
 /// # Errors
-/// No object has this name (the error has the nearest ones), several in different namespaces have
-/// it, or a part is empty.
+/// No object has this name (the error contains the most similar names), several objects in
+/// different namespaces have it, or a part of the name is empty.
 pub fn find(objects: &Objects, kind: Kind, wanted: &str) -> Result<Arc<ReplicaSet>> {
     let all = objects.owners(kind);
     let what = kind.name();
@@ -35,7 +35,8 @@ pub fn find(objects: &Objects, kind: Kind, wanted: &str) -> Result<Arc<ReplicaSe
     bail!("the input has no {what} {wanted:?}; {there}{other_kind}")
 }
 
-/// Finds the untyped object of this name; `dump` are the resources that show everything relevant.
+/// Finds the untyped object with this name. `dump` names the resources to dump, for the error if
+/// the object is missing.
 ///
 /// # Errors
 /// No object or several have this name.
@@ -61,11 +62,11 @@ pub(crate) fn untyped(
     Ok((found, all))
 }
 
-/// Returns the index of the only object of this name, with or without its namespace, among the full
-/// names of all; `None` if there is none.
+/// Returns the index, in `names`, of the only object with this name, which may lack the namespace.
+/// `None` if there is no such object.
 ///
 /// # Errors
-/// Several objects in different namespaces have this name, or a part is empty.
+/// Several objects in different namespaces have this name, or a part of the name is empty.
 pub(crate) fn only(what: &str, wanted: &str, names: &[String]) -> Result<Option<usize>> {
     let (namespace, name) = match wanted.split_once('/') {
         Some((namespace, name)) => (Some(namespace), name),
@@ -86,7 +87,7 @@ pub(crate) fn only(what: &str, wanted: &str, names: &[String]) -> Result<Option<
     Ok(found.first().copied())
 }
 
-/// Formats a full name like the wanted one: with or without its namespace.
+/// Returns a full name in the form of the wanted name: with or without its namespace.
 fn as_asked<'a>(wanted: &str, full: &'a str) -> &'a str {
     match (wanted.contains('/'), full.split_once('/')) {
         (false, Some((_, name))) => name,
@@ -94,18 +95,18 @@ fn as_asked<'a>(wanted: &str, full: &'a str) -> &'a str {
     }
 }
 
-/// Returns the full names nearest to the wanted one, for a message.
+/// Returns the full names that are most similar to the wanted name, for a message.
 pub(crate) fn near_names(wanted: &str, names: &[String]) -> Vec<String> {
     let known = |full: &String| (as_asked(wanted, full).to_owned(), full.clone());
     nearest(wanted, names.iter().map(known))
 }
 
-/// Finds the newest ReplicaSet of a Deployment, by revision as Deployments count them and then by
-/// age; the second value describes the choice if several had replicas.
+/// Finds the newest ReplicaSet of a Deployment: by the revision that the Deployment controller
+/// counts, then by age. If several have replicas, the second value describes the choice.
 ///
 /// # Errors
-/// There is no ReplicaSet of such a Deployment (the error has the nearest ones), or several
-/// Deployments have this name.
+/// There is no ReplicaSet of such a Deployment (the error contains the most similar names), or
+/// several Deployments have this name.
 pub fn find_deployment(
     objects: &Objects,
     wanted: &str,
@@ -138,7 +139,7 @@ pub fn find_deployment(
         .nth(at)
         .expect("every object has a name");
     let age = |object: &ReplicaSet| (revision(object), object.metadata.creation_timestamp);
-    // The newest first; of equal ones the first by name.
+    // The newest first, and equally new ones by name.
     all.sort_by(|a, b| {
         let names = || a.metadata.name.cmp(&b.metadata.name);
         age(b).cmp(&age(a)).then_with(names)
@@ -174,7 +175,7 @@ pub fn find_deployment(
     Ok((Arc::clone(newest), note))
 }
 
-/// Returns the revision of its Deployment that a ReplicaSet belongs to, if it is annotated.
+/// Returns the revision number in a ReplicaSet's annotation; `None` without a valid annotation.
 fn revision(object: &ReplicaSet) -> Option<u64> {
     let revision = object
         .metadata
@@ -183,18 +184,18 @@ fn revision(object: &ReplicaSet) -> Option<u64> {
     revision.parse().ok()
 }
 
-/// Formats `NAMESPACE/NAME`.
+/// Formats the full name of an object: `NAMESPACE/NAME`.
 pub(crate) fn full_name(meta: &ObjectMeta) -> String {
     format!("{}/{}", meta.namespace, meta.name)
 }
 
-/// Returns the texts that are similar to the wanted one, the most similar first, each shown by its
-/// second part.
+/// Returns the known names that are similar to the wanted one, most similar first. The first string
+/// of a pair is compared, the second one is returned.
 pub(super) fn nearest(wanted: &str, known: impl Iterator<Item = (String, String)>) -> Vec<String> {
     let mut near: Vec<(u64, String)> = known
         .map(|(text, shown)| (strsim::jaro_winkler(wanted, &text), shown))
         .filter(|(similarity, _)| *similarity >= 0.7)
-        // Similarities are from 0 to 1: as integers they can be sorted.
+        // Similarities lie between 0 and 1; as integers they can be sorted.
         .map(|(similarity, shown)| ((similarity * 1e6) as u64, shown))
         .collect();
     near.sort_by(|a, b| b.0.cmp(&a.0).then_with(|| a.1.cmp(&b.1)));
@@ -203,7 +204,7 @@ pub(super) fn nearest(wanted: &str, known: impl Iterator<Item = (String, String)
     near.into_iter().map(|(_, shown)| shown).collect()
 }
 
-/// Formats a short list of names.
+/// Formats the beginning of a list of names.
 pub(crate) fn some_of(names: &[String]) -> String {
     const SHOWN: usize = 8;
     match names.len() {
@@ -212,7 +213,7 @@ pub(crate) fn some_of(names: &[String]) -> String {
     }
 }
 
-/// Returns a hint at the kind that was perhaps intended.
+/// Returns a hint at the kind that the user may have meant.
 fn other_kind(objects: &Objects, kind: Kind) -> String {
     let (other, flag) = match kind == Kind::REPLICATION_CONTROLLER {
         true => (Kind::REPLICA_SET, "--replicaset"),

@@ -1,6 +1,6 @@
-//! Formats the answer as JSON. Field names are stable: new ones may be added, and
-//! [`SCHEMA_VERSION`] is incremented when one changes its meaning. `loadgen explain --help` lists
-//! them.
+//! Formats the answer as JSON. The names of the fields are stable: new fields may be added, and
+//! [`SCHEMA_VERSION`] is incremented when the meaning of a field changes. `loadgen explain --help`
+//! lists the fields.
 
 use podstorm_objects::Time;
 use serde::Serialize;
@@ -12,10 +12,10 @@ use super::table::{commands, rule_name};
 use super::words::{phase, reason};
 use crate::input::InputCounts;
 
-/// The version of these fields.
+/// The version of the fields.
 pub const SCHEMA_VERSION: u32 = 1;
 
-/// The whole answer.
+/// The whole answer as JSON.
 #[derive(Clone, Debug, Serialize)]
 pub struct Document<'a> {
     /// [`SCHEMA_VERSION`].
@@ -26,44 +26,44 @@ pub struct Document<'a> {
     pub namespace: &'a str,
     /// The object's name.
     pub name: &'a str,
-    /// `spec.replicas` of the input.
+    /// `spec.replicas` in the input.
     pub replicas_before: i32,
-    /// The number of replicas in question.
+    /// The number of replicas that the question is about.
     pub replicas: i32,
-    /// The time of the ranking, RFC 3339.
+    /// The time for which the pods are ranked, RFC 3339.
     pub now: String,
     /// Whether ages put any pod before its neighbour.
     pub ages_matter: bool,
     /// The number of active pods, which are ranked.
     pub active: usize,
-    /// How many of them are deleted.
+    /// The number of active pods that are deleted.
     pub deleted: usize,
     /// The number of syncs that delete them.
     pub syncs: u32,
-    /// Owned pods that are released because the selector does not match them.
+    /// The number of owned pods that are released because the selector does not match them.
     pub released: usize,
-    /// Owned pods that have ended or are terminating.
+    /// The number of owned pods that have ended or are terminating.
     pub inactive: usize,
     /// Notes about the input and the ranking.
     pub notes: &'a [String],
-    /// The pods of which some go and some stay, without a rule that decides: `first` and `last`
-    /// place, counted from 1, how many of them are `deleted`, and `why`: `tie`, `contradiction` or
-    /// `earlier-sync`.
+    /// The range of pods of which some are deleted and some are kept, without a rule that decides:
+    /// the `first` and the `last` place, counted from 1, how many of them are `deleted`, and `why`:
+    /// `tie`, `contradiction` or `earlier-sync`. `None` if everything is decided.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub undecided: Option<Value>,
-    /// Every active pod, the first to go first.
+    /// Every active pod, in the order of deletion.
     pub pods: Vec<PodRow<'a>>,
-    /// The result of `--prefer`.
+    /// The result of `--prefer`; `None` without this flag.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub prefer: Option<Value>,
     /// The objects taken from the files and those left out, by kind.
     pub input: &'a InputCounts,
 }
 
-/// A pod with the eight fields that rank it.
+/// A pod and the eight fields that rank it.
 #[derive(Clone, Debug, Serialize)]
 pub struct PodRow<'a> {
-    /// Place in the order, counted from 1.
+    /// The pod's place in the order, counted from 1.
     pub place: usize,
     /// The pod's name.
     pub name: &'a str,
@@ -71,35 +71,37 @@ pub struct PodRow<'a> {
     pub uid: String,
     /// `deleted`, `deleted-or-kept`, `kept-or-deleted` or `kept`.
     pub fate: Fate,
-    /// The sync that deletes it, counted from 1; absent if it stays.
+    /// The sync that deletes the pod, counted from 1; absent if the pod is kept.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sync: Option<u32>,
-    /// Whether the sync adopts it first.
+    /// Whether the sync adopts the pod first.
     pub adopted: bool,
-    /// 1: its node; null without one.
+    /// Field 1: the pod's node; null if it has none.
     pub node: Option<&'a str>,
-    /// 2: its phase.
+    /// Field 2: the pod's phase.
     pub phase: String,
-    /// 3: whether it is ready.
+    /// Field 3: whether the pod is ready.
     pub ready: bool,
-    /// 4: its deletion cost.
+    /// Field 4: the pod's deletion cost.
     pub deletion_cost: i32,
-    /// 5: active related pods on its node.
+    /// Field 5: the number of active related pods on the pod's node.
     pub related_pods_on_node: u32,
-    /// 6: since when it is ready, RFC 3339; null if it is not ready or the time is unknown.
+    /// Field 6: since when the pod is ready, RFC 3339; null if it is not ready or the time is
+    /// unknown.
     pub ready_since: Option<String>,
-    /// 7: most restarts of a container.
+    /// Field 7: the maximum number of restarts of a container.
     pub restarts: u32,
-    /// 7: most restarts of a sidecar, which matters if those of containers are equal.
+    /// Field 7: the maximum number of restarts of a sidecar, which decides if those of containers
+    /// are equal.
     pub sidecar_restarts: u32,
-    /// 8: when it was created, RFC 3339; null if unknown.
+    /// Field 8: when the pod was created, RFC 3339; null if unknown.
     pub created: Option<String>,
-    /// The rule that puts it before the next one.
+    /// The rule that puts the pod before the next one; null for the last.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub before_next: Option<Value>,
 }
 
-/// Converts the answer to a document.
+/// Converts the answer to its JSON form.
 pub fn document(answer: &Answer) -> Document<'_> {
     let outcome = &answer.outcome;
     let meta = &outcome.object.metadata;
@@ -159,10 +161,11 @@ fn pod(outcome: &Outcome, at: usize) -> PodRow<'_> {
     }
 }
 
-/// Returns which annotations make preferred pods go first: how many pods are preferred, by their
-/// own labels and by their node's; how many of them go without the annotations, and how many at
-/// least with them; the annotations, each with the commands that set and undo it; and the preferred
-/// pods that stay anyway, with the reason.
+/// Returns the annotations that make preferred pods be deleted first; `None` if no pods are
+/// preferred. The value contains how many pods are preferred, by their own labels and by those of
+/// their nodes; how many of them are deleted without the annotations and, at least, with them; the
+/// annotations, each with the commands that set and undo it; and the preferred pods that are kept
+/// anyway, with the reasons.
 fn prefer(answer: &Answer) -> Option<Value> {
     let (_, wished, advice) = answer.advice.as_ref()?;
     let name = |place: usize| &*answer.outcome.rows[place].ranked.pod.metadata.name;

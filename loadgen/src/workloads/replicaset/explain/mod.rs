@@ -1,10 +1,10 @@
 //! Explains which pods a scale-down deletes: puts the objects of files into the controller's own
-//! cache and ranks them with the controller's own selection
+//! cache, and ranks the pods with the controller's own selection
 //! ([`podstorm::replicaset::DeletionOrder`]).
 //!
-//! [`Objects`] holds the objects of the files, [`find`] finds the ReplicaSet in question, [`order`]
-//! computes what its syncs would delete, [`prefer`] the annotations that make preferred pods go
-//! first; [`words`], [`table`] and [`json`] format it.
+//! [`Objects`] contains the objects of the files, [`find`] finds the ReplicaSet in question,
+//! [`order`] computes which pods its syncs would delete, [`prefer`] computes the annotations that
+//! make preferred pods be deleted first; [`words`], [`table`] and [`json`] format the answer.
 
 pub mod find;
 pub mod json;
@@ -34,23 +34,23 @@ use self::selection::{Preferred, Wished};
 use crate::input::{InputCounts, InputObject};
 use crate::workloads::explain::{Asked, Explanation, Layout};
 
-/// An answer.
+/// The answer to a question about a scale-down.
 #[derive(Clone, Debug)]
 pub struct Answer {
-    /// The pods that go, in order.
+    /// The order of the pods, and which of them are deleted.
     pub outcome: Outcome,
-    /// The annotations that make preferred pods go first, if requested.
+    /// The annotations that make preferred pods be deleted first; `None` unless requested.
     pub advice: Option<(Preferred, Wished, Advice)>,
     /// Other remarks, in sentences.
     pub notes: Vec<String>,
-    /// Counts of the objects in the files.
+    /// The counts of the objects in the files.
     pub input: InputCounts,
 }
 
-/// Ranks the pods, and finds the annotations for preferred ones.
+/// Ranks the pods, and finds the annotations for preferred pods.
 ///
 /// # Errors
-/// A selector can't be compiled, or matches nothing.
+/// A selector can't be compiled or matches nothing.
 pub fn answer(
     objects: &Objects,
     question: &Question,
@@ -74,17 +74,18 @@ pub fn answer(
     })
 }
 
-/// Explains the owner of pods of this kind and name.
+/// Explains the owner of pods with this kind and name.
 ///
 /// # Errors
-/// No object or several have this name, the input lacks something, or a selector matches nothing.
+/// No object or several have this name, something is missing in the input, or a selector matches
+/// nothing.
 pub(super) fn of_owner(kind: Kind, name: &str, asked: Asked) -> Result<Box<dyn Explanation>> {
     about(kind, asked, |objects| {
         Ok((find::find(objects, kind, name)?, None))
     })
 }
 
-/// Explains the newest ReplicaSet of the Deployment of this name.
+/// Explains the newest ReplicaSet of the Deployment with this name.
 ///
 /// # Errors
 /// The same as [`of_owner`].
@@ -94,7 +95,7 @@ pub(in crate::workloads) fn of_newest(name: &str, asked: Asked) -> Result<Box<dy
     })
 }
 
-/// Explains the object that `find` returns; its second value describes the choice.
+/// Explains the object that `find` returns. The second value of `find` describes its choice.
 fn about(
     kind: Kind,
     asked: Asked,
@@ -114,7 +115,7 @@ fn about(
         now: asked.now,
     };
     let mut answer = answer(&objects, &question, asked.preferred, asked.counts)?;
-    // The choice comes before the other notes.
+    // The note about the choice comes before the other notes.
     answer.notes.splice(0..0, chosen);
     Ok(Box::new(answer))
 }
@@ -129,21 +130,21 @@ impl Explanation for Answer {
     }
 }
 
-/// The objects of the input that affect a ranking.
+/// The objects in the files that affect a ranking.
 #[derive(Clone, Debug)]
 pub struct Objects {
-    /// Sorted by namespace and name, as a server lists them: the cache does not depend on the order
-    /// of the files.
+    /// The pods, sorted by namespace and name like in a server's list, so that the cache does not
+    /// depend on the order of the files.
     pods: Vec<Arc<Pod>>,
-    /// The labels of each node.
+    /// The labels of each node, by the node's name.
     nodes: BTreeMap<String, Labels>,
     replica_sets: Vec<Arc<ReplicaSet>>,
-    /// In the form that the controller sees.
+    /// The ReplicationControllers, in the form that the controller sees.
     replication_controllers: Vec<Arc<ReplicaSet>>,
 }
 
 impl Objects {
-    /// Collects the objects of files.
+    /// Collects the objects from files.
     ///
     /// # Errors
     /// A pod has no name, or there are no pods.
@@ -205,7 +206,7 @@ impl Objects {
         }
     }
 
-    /// Returns the latest time in the pods; unset if they have none.
+    /// Returns the latest time in any pod; unset if the pods contain no time.
     fn newest_time(&self) -> Time {
         let times = self.pods.iter().flat_map(|pod| {
             let conditions = pod.status.conditions.iter();
@@ -215,8 +216,8 @@ impl Objects {
         times.max().unwrap_or(Time::UNSET)
     }
 
-    /// Returns a controller that has seen all objects, with `changed` in place of the object of its
-    /// name and `pods` in place of the pods.
+    /// Returns a controller that has seen all objects, with `changed` in place of the object with
+    /// the same name and `pods` in place of the pods.
     fn controller(
         &self,
         options: ControllerOptions,

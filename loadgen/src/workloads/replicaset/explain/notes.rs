@@ -1,13 +1,13 @@
-//! Notes about a ranking: what it ignores, and what it depends on.
+//! Notes about a ranking: what it ignores and what it depends on.
 
 use super::Objects;
 use super::order::{Outcome, Question};
 use super::words::{age, pods};
 
-/// A dump older than this gets a note.
+/// The age from which a dump gets a note, in seconds.
 const OLD_SECONDS: i64 = 3_600;
 
-/// Returns the notes, in sentences.
+/// Returns the notes about a ranking, in sentences.
 pub(super) fn notes(objects: &Objects, question: &Question, outcome: &Outcome) -> Vec<String> {
     let mut notes = Vec::new();
     let meta = &outcome.object.metadata;

@@ -1,5 +1,5 @@
 //! Computes which pods the syncs of a ReplicaSet delete until it has the desired number: sync by
-//! sync, limited by the burst, on the controller's own cache.
+//! sync, limited by the burst, in the controller's own cache.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -19,44 +19,45 @@ use super::Objects;
 /// A ReplicaSet and its desired number of pods.
 #[derive(Clone, Debug)]
 pub struct Question {
-    /// The object in the input; a ReplicationController as the controller sees it.
+    /// The object in the input; a ReplicationController in the form that the controller sees.
     pub object: Arc<ReplicaSet>,
-    /// The desired number of pods; by default that of the object.
+    /// The desired number of pods; `None` for the number in the object.
     pub replicas: Option<i32>,
-    /// The controller: its kind, gates, burst and behaviour.
+    /// The options of the controller: its kind, gates, burst and behaviour.
     pub options: ControllerOptions,
-    /// The time of the question.
+    /// The time for which the pods are ranked.
     pub now: Now,
 }
 
-/// The answer.
+/// The order of the pods, and which of them are deleted.
 #[derive(Clone, Debug)]
 pub struct Outcome {
-    /// The object, with the number in question.
+    /// The object, with the desired number of pods of the question.
     pub object: Arc<ReplicaSet>,
     /// The object's kind.
     pub kind: Kind,
     /// `spec.replicas` in the input.
     pub replicas_before: i32,
-    /// The time of the question.
+    /// The time for which the pods are ranked.
     pub now: Now,
-    /// Every active pod, the first to go first.
+    /// Every active pod, in the order of deletion.
     pub rows: Vec<Row>,
-    /// How many of them go.
+    /// The number of pods that are deleted.
     pub to_delete: usize,
-    /// How many syncs delete them.
+    /// The number of syncs that delete them.
     pub syncs: u32,
-    /// Whether the last sync deletes all that are left, and so ranks none.
+    /// Whether the last sync deletes all remaining pods, and therefore ranks none.
     pub unranked: bool,
-    /// What is defined about the order, segment by segment.
+    /// The segments of the order, each with what is defined about it.
     pub segments: Vec<OrderSegment>,
-    /// The pods of which some go and some stay, if it is undefined which.
+    /// The pods of which some are deleted and some are kept, if the choice is undefined; otherwise
+    /// `None`.
     pub open: Option<Open>,
-    /// Pods that are released because the selector does not match them.
+    /// The number of pods that are released because the selector does not match them.
     pub released: usize,
-    /// Owned pods that have ended or are terminating, and are no longer replicas.
+    /// The number of owned pods that have ended or are terminating, and so are no longer replicas.
     pub inactive: usize,
-    /// Active pods without a UID.
+    /// The number of active pods without a UID.
     pub without_uid: usize,
 }
 
@@ -65,63 +66,63 @@ pub struct Outcome {
 pub struct Row {
     /// The pod and its ranking fields.
     pub ranked: Ranked,
-    /// The sync that deletes it, counted from 1; 0 if it stays.
+    /// The sync that deletes the pod, counted from 1; 0 if the pod is kept.
     pub sync: u32,
-    /// What puts it before the next one; `None` for the last.
+    /// The reason why the pod is before the next one; `None` for the last.
     pub before_next: Option<Reason>,
 }
 
-/// Neighbours of which some go and some stay.
+/// Adjacent pods of which some are deleted and some are kept.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Open {
-    /// Their places.
+    /// The places of the pods.
     pub range: Range<usize>,
-    /// Why it is undefined which go.
+    /// Why the choice among them is undefined.
     pub why: OpenReason,
 }
 
-/// Why a choice is undefined.
+/// Why a choice among pods is undefined.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum OpenReason {
     /// No rule distinguishes the pods.
     Tie,
-    /// The rules contradict themselves among them.
+    /// The rules contradict each other for these pods.
     Contradiction,
-    /// The choice of an earlier sync was undefined, and the pods on the nodes are counted again
-    /// after it.
+    /// The choice of an earlier sync was undefined, and after that sync the pods on the nodes are
+    /// counted again.
     EarlierSync,
 }
 
-/// What puts a pod before its neighbour.
+/// The reason why a pod is before the next one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reason {
-    /// A rule.
+    /// This rule decides.
     Rule(Rule),
-    /// An earlier sync deletes it and has reached its burst.
+    /// An earlier sync deletes the pod and is then at its burst.
     EarlierSync,
-    /// Nothing: no rule distinguishes the two.
+    /// There is no reason: no rule distinguishes the two pods.
     Tie,
-    /// Nothing: this rule puts the next one first, and others reverse it.
+    /// There is no reason: this rule puts the next pod first, but other pods reverse the order.
     Against(Rule),
 }
 
-/// Whether a pod goes.
+/// Whether a pod is deleted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Fate {
-    /// It goes, in any correct order.
+    /// The pod is deleted in any correct order.
     Deleted,
-    /// It goes here; upstream may choose another in its place.
+    /// The pod is deleted here; upstream may choose another pod in its place.
     DeletedOrKept,
-    /// It stays here; upstream may choose it.
+    /// The pod is kept here; upstream may delete it.
     KeptOrDeleted,
-    /// It stays.
+    /// The pod is kept in any correct order.
     Kept,
 }
 
 impl Outcome {
-    /// Returns the fate of the pod at this place, counted from 0.
+    /// Returns the fate of the pod at a place, counted from 0.
     pub fn fate(&self, place: usize) -> Fate {
         let is_open = |open: &Open| open.range.contains(&place);
         match (
@@ -140,7 +141,7 @@ impl Outcome {
         self.object.replicas()
     }
 
-    /// Reports whether the ages of the pods put any of them before its neighbour.
+    /// Reports whether the age of any pod puts it before the next one.
     pub fn ages_matter(&self) -> bool {
         let by_age = |rule: Rule| matches!(rule.number(), 6 | 8);
         self.rows.iter().any(|row| match row.before_next {
@@ -150,10 +151,10 @@ impl Outcome {
     }
 }
 
-/// Ranks the pods and executes the deletions on the cache, sync by sync. With `costs`, pods of
-/// these names in the object's namespace have these deletion costs.
+/// Ranks the pods and performs the deletions in the cache, sync by sync. `costs` sets the deletion
+/// costs of the pods with these names in the object's namespace.
 ///
-/// O(n log n) in the input and O(n) for each sync.
+/// O(n log n) in the input, plus O(n) per sync.
 ///
 /// # Errors
 /// The object's selector can't be compiled.
@@ -174,7 +175,7 @@ pub fn outcome(objects: &Objects, question: &Question, costs: &[(String, i32)]) 
 
     let mut rows: Vec<Row> = Vec::new();
     let (mut sync, mut released, mut to_delete) = (0, 0, 0);
-    // Whether an undefined choice of one sync affects the next.
+    // Whether an undefined choice of one sync affects the following syncs.
     let mut carried = false;
     let (options, unranked) = loop {
         let order = controller
@@ -232,7 +233,7 @@ pub fn outcome(objects: &Objects, question: &Question, costs: &[(String, i32)]) 
     })
 }
 
-/// Returns the segment around the boundary.
+/// Returns the undefined segment that contains the boundary; `None` if there is none.
 fn open_segment(segments: &[OrderSegment], to_delete: usize) -> Option<Open> {
     let is_cut =
         |segment: &&OrderSegment| segment.range.start < to_delete && to_delete < segment.range.end;
@@ -246,8 +247,8 @@ fn open_segment(segments: &[OrderSegment], to_delete: usize) -> Option<Open> {
     })
 }
 
-/// Returns the pods around the boundary that rules 1 to 4 leave equal: later rules depend on the
-/// counts by node, and these on the choices of earlier syncs.
+/// Returns the pods around the boundary that are equal by rules 1 to 4; `None` if there are none.
+/// The later rules depend on the counts by node, and these on the choices of earlier syncs.
 fn open_after_sync(rows: &[Row], to_delete: usize) -> Option<Open> {
     let key = |row: &Row| {
         let fields = &row.ranked.fields;

@@ -1,9 +1,9 @@
-//! Finds deletion costs that make preferred pods go first: as few annotations as possible, and the
-//! preferred pods that no cost can reach.
+//! Finds deletion costs that make preferred pods be deleted first, with as few annotations as
+//! possible, and the preferred pods that no cost can help.
 //!
-//! Costs matter only among pods that rules 1 to 3 leave equal (a class: on a node or not, phase,
-//! ready or not). Classes go one after the other, so costs matter only in the class of which some
-//! pods go and some stay.
+//! Costs matter only among pods that are equal by rules 1 to 3 (a class: whether on a node, phase,
+//! whether ready). One class is deleted after the other, so costs matter only in the class of which
+//! some pods are deleted and some are kept.
 
 use std::cmp::Ordering;
 use std::collections::BTreeSet;
@@ -15,36 +15,37 @@ use super::Objects;
 use super::order::{Outcome, Question, Row, outcome};
 use super::selection::Wished;
 
-/// The annotations, and their effect.
+/// The recommended annotations and their effect.
 #[derive(Clone, Debug)]
 pub struct Advice {
-    /// How many pods are preferred.
+    /// The number of preferred pods.
     pub wished: usize,
-    /// Place in the current order, and the cost to set; sorted by place.
+    /// The place of each pod in the current order, and the cost to set; sorted by place.
     pub costs: Vec<(usize, i32)>,
-    /// How many preferred pods go without the costs.
+    /// How many preferred pods are deleted without the costs.
     pub before: usize,
-    /// How many preferred pods go with the costs, whatever is undefined about the order.
+    /// How many preferred pods are deleted with the costs, regardless of what is undefined about
+    /// the order.
     pub after: usize,
-    /// The preferred pods that stay anyway: their place in the current order, and the reason.
+    /// The preferred pods that are kept anyway: their places in the current order, and the reasons.
     pub unreachable: Vec<(usize, String)>,
-    /// The order with these costs.
+    /// The order with the costs.
     pub outcome: Outcome,
 }
 
-/// Places in the order: from, to.
+/// The range of a class's places in the order.
 type Class = std::ops::Range<usize>;
 
-/// The constraints on costs in one class.
+/// A class in which costs matter.
 struct OpenClass {
     class: Class,
-    /// How many pods of the class go.
+    /// How many pods of the class are deleted.
     places: usize,
-    /// How many of them can be preferred ones.
+    /// How many of these can be preferred pods.
     most: usize,
 }
 
-/// Finds the costs, and ranks again to verify their effect.
+/// Finds the costs, and ranks the pods again to verify the effect.
 ///
 /// # Errors
 /// The object's selector can't be compiled.
@@ -90,8 +91,8 @@ pub fn advise(
     })
 }
 
-/// Returns the classes that need costs. If no pod goes, these are all classes, as if as many pods
-/// were to go as are preferred.
+/// Returns the classes that require costs. If no pod is deleted, these are all classes, as if as
+/// many pods were deleted as are preferred.
 fn open_classes(now: &Outcome, wished: &Wished) -> Vec<OpenClass> {
     let mut classes = Vec::new();
     let mut start = 0;
@@ -130,12 +131,13 @@ fn count(wished: &Wished, places: Class) -> usize {
     wished.rows[places].iter().filter(|wished| **wished).count()
 }
 
-/// Returns the fewest annotations: some preferred pods cheaper than all others, some other pods
-/// more expensive.
+/// Returns the smallest set of costs: they make some preferred pods cheaper than all others, and
+/// some other pods more expensive.
 ///
-/// Pods without an annotation keep their order. If those before a cut go, then as many preferred
-/// pods after the cut as are missing must become cheap, and as many others before it as have no
-/// place must become expensive. Only cuts at which the order is defined qualify. O(class).
+/// Pods without an annotation keep their order. Consider a cut before which all pods are deleted:
+/// as many preferred pods after the cut as are missing must become cheap, and as many other pods
+/// before it as have no place must become expensive. Only cuts at which the order is defined
+/// qualify. O(class).
 fn fewest_costs(now: &Outcome, wished: &Wished, open: &OpenClass) -> Vec<(usize, i32)> {
     let others_places = open.places - open.most;
     let ends = now.segments.iter().map(|segment| segment.range.end);
@@ -165,7 +167,7 @@ fn fewest_costs(now: &Outcome, wished: &Wished, open: &OpenClass) -> Vec<(usize,
     priced(now, open, &cheap, &dear).unwrap_or_default()
 }
 
-/// Makes as many preferred pods as have a place cheaper than all others.
+/// Returns costs that make as many preferred pods as have a place cheaper than all others.
 fn plain_costs(now: &Outcome, wished: &Wished, open: &OpenClass) -> Vec<(usize, i32)> {
     let all = open.class.clone();
     let cheap: Vec<usize> = all
@@ -173,7 +175,7 @@ fn plain_costs(now: &Outcome, wished: &Wished, open: &OpenClass) -> Vec<(usize, 
         .take(open.most)
         .collect();
     priced(now, open, &cheap, &[]).unwrap_or_else(|| {
-        // Others already have the least possible cost: raise them by one.
+        // Other pods already have the minimum cost, so they must be raised by one.
         let cost = |place: usize| now.rows[place].ranked.fields.deletion_cost();
         let others = open.class.clone().filter(|place| !cheap.contains(place));
         let moved = others.filter(|place| cost(*place) == i32::MIN);
@@ -183,7 +185,7 @@ fn plain_costs(now: &Outcome, wished: &Wished, open: &OpenClass) -> Vec<(usize, 
     })
 }
 
-/// Returns costs below and above those of the rest of the class; `None` if there is no such cost.
+/// Returns costs below and above those of the rest of the class; `None` if there are no such costs.
 fn priced(
     now: &Outcome,
     open: &OpenClass,
@@ -213,7 +215,8 @@ fn priced(
     Some(costs)
 }
 
-/// Ranks again with the costs; returns how many preferred pods are then certain to go.
+/// Ranks the pods again with the costs, and returns how many preferred pods are certain to be
+/// deleted.
 fn check(
     objects: &Objects,
     question: &Question,
@@ -240,7 +243,8 @@ fn wished_names<'a>(now: &'a Outcome, wished: &Wished) -> BTreeSet<&'a str> {
     rows.map(|(row, _)| name_of(row)).collect()
 }
 
-/// Returns how many preferred pods go at least, whichever pods of an undefined segment go.
+/// Returns the minimum number of preferred pods that are deleted, whichever pods of an undefined
+/// segment are deleted.
 fn certain(outcome: &Outcome, is_wished: impl Fn(usize) -> bool) -> usize {
     let settled = outcome
         .open
@@ -248,7 +252,7 @@ fn certain(outcome: &Outcome, is_wished: impl Fn(usize) -> bool) -> usize {
         .map_or(outcome.to_delete, |open| open.range.start);
     let mut wished = (0..settled).filter(|place| is_wished(*place)).count();
     if let Some(open) = &outcome.open {
-        // The other pods of the segment may take the places first.
+        // The other pods of the segment may be deleted first.
         let others = open
             .range
             .clone()
@@ -259,7 +263,7 @@ fn certain(outcome: &Outcome, is_wished: impl Fn(usize) -> bool) -> usize {
     wished
 }
 
-/// Reports whether in every class the preferred pods come before the others.
+/// Reports whether the preferred pods come before the others in every class.
 fn goes_first_in_classes(now: &Outcome, tried: &Outcome, wished: &Wished) -> bool {
     let names = wished_names(now, wished);
     let rows = &tried.rows;
@@ -267,7 +271,7 @@ fn goes_first_in_classes(now: &Outcome, tried: &Outcome, wished: &Wished) -> boo
         .all(|class| class.is_sorted_by_key(|row| !names.contains(name_of(row))))
 }
 
-/// Returns the preferred pods that stay, with the reasons.
+/// Returns the preferred pods that are kept, with the reasons.
 fn unreachable(now: &Outcome, tried: &Outcome, wished: &Wished) -> Vec<(usize, String)> {
     if now.to_delete == 0 {
         return Vec::new();

@@ -1,4 +1,4 @@
-//! The preferred pods: those that a label selector matches, by their own labels or by those of
+//! The preferred pods: those that a label selector matches, through their own labels or those of
 //! their nodes.
 
 use std::collections::BTreeSet;
@@ -10,25 +10,25 @@ use super::Objects;
 use super::find::{nearest, some_of};
 use super::order::Outcome;
 
-/// The given selectors, compiled.
+/// The selectors from the flags, compiled.
 #[derive(Clone, Debug, Default)]
 pub struct Preferred {
-    /// Matches pods or nodes, wherever its keys occur.
+    /// Matches pods or nodes, whichever have labels with its keys.
     pub either: Option<(String, Selector)>,
     /// Matches pods.
     pub pods: Option<(String, Selector)>,
-    /// Matches nodes, and so their pods.
+    /// Matches nodes, and thereby the pods on them.
     pub nodes: Option<(String, Selector)>,
 }
 
-/// The pods that the selectors matched.
+/// The pods that the selectors match.
 #[derive(Clone, Debug, Default)]
 pub struct Wished {
-    /// Whether the pod is preferred, by place in the order.
+    /// For each place in the order, whether the pod is preferred.
     pub rows: Vec<bool>,
-    /// How many matched by their own labels.
+    /// How many pods match by their own labels.
     pub by_pod: usize,
-    /// How many matched by their node's labels.
+    /// How many pods match by their node's labels.
     pub by_node: usize,
 }
 
@@ -38,7 +38,7 @@ impl Preferred {
         self.either.is_none() && self.pods.is_none() && self.nodes.is_none()
     }
 
-    /// Returns the flags with the given selectors.
+    /// Returns the flags with their selectors, which may be `None`.
     fn flags(&self) -> [(&'static str, &Option<(String, Selector)>); 3] {
         [
             ("--prefer", &self.either),
@@ -47,7 +47,7 @@ impl Preferred {
         ]
     }
 
-    /// Returns the selectors as the user wrote them, with their flags.
+    /// Returns the given selectors as the user wrote them, with their flags.
     pub fn text(&self) -> String {
         let given = self.flags().into_iter().filter_map(|(flag, selector)| {
             let (text, _) = selector.as_ref()?;
@@ -56,10 +56,10 @@ impl Preferred {
         given.collect::<Vec<_>>().join(" ")
     }
 
-    /// Finds the preferred pods among the ranked ones.
+    /// Finds the preferred pods among the ranked pods.
     ///
     /// # Errors
-    /// A selector matches nothing; the error has existing labels.
+    /// A selector matches nothing; the error lists existing labels.
     pub fn find(&self, objects: &Objects, outcome: &Outcome) -> Result<Wished> {
         let mut wished = Wished {
             rows: vec![false; outcome.rows.len()],
@@ -109,7 +109,7 @@ impl Preferred {
     }
 }
 
-/// A selector, and the objects whose labels it applies to.
+/// A selector, and which objects' labels it applies to.
 struct Asked<'a> {
     flag: &'static str,
     text: &'a str,
@@ -121,7 +121,7 @@ struct Asked<'a> {
 }
 
 impl<'a> Asked<'a> {
-    /// Decides between pods and nodes by the labels that have any of its keys.
+    /// Selects pods or nodes, depending on whose labels have any of the selector's keys.
     fn look_for_keys(&mut self) -> Result<()> {
         let keys = || self.selector.keys();
         let has_key = |labels: &Labels| keys().any(|key| labels.get(key).is_some());

@@ -1,5 +1,5 @@
-//! Formats the answer for readers: the pods that go, the order as a table, what is undefined, and
-//! the annotations.
+//! Formats the answer for the terminal: which pods are deleted, the order as a table, what is
+//! undefined, and the annotations.
 
 use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
 use podstorm::ranking::SegmentKind;
@@ -11,10 +11,10 @@ use crate::text::columns::lines;
 use crate::units::{shell_word, wrapped};
 use crate::workloads::explain::Layout;
 
-/// Rows to show on either side of the boundary between pods that go and pods that stay.
+/// The number of rows to show on either side of the boundary between deleted and kept pods.
 const AROUND_BOUNDARY: usize = 3;
 
-/// Heading of the column with the rule.
+/// The heading of the column with the rule.
 const WHY: &str = "GOES BEFORE THE NEXT BY";
 
 /// Formats the whole answer.
@@ -37,7 +37,7 @@ pub(super) fn render(answer: &Answer, layout: Layout) -> String {
     out
 }
 
-/// Adds a string, wrapped into lines.
+/// Appends a string, wrapped into lines.
 pub(crate) fn paragraph(out: &mut String, text: &str, width: usize) {
     wrapped(text, width)
         .iter()
@@ -197,7 +197,7 @@ fn row(outcome: &Outcome, place: usize, wide: bool) -> Vec<String> {
     ]
 }
 
-/// Describes what upstream does not define about the order, if anything.
+/// Describes what upstream leaves undefined about the order; `None` if everything is defined.
 fn unsettled(outcome: &Outcome) -> Option<String> {
     let places = |range: &std::ops::Range<usize>| format!("#{}-#{}", range.start + 1, range.end);
     if let Some(open) = &outcome.open {
@@ -313,7 +313,7 @@ fn advice(answer: &Answer, width: usize) -> String {
     out
 }
 
-/// Formats the preferred pods that stay, grouped by reason.
+/// Formats the preferred pods that are kept, grouped by reason.
 fn unreachable(answer: &Answer, width: usize) -> String {
     const SHOWN: usize = 10;
     let mut groups: Vec<(String, Vec<&str>)> = Vec::new();
@@ -343,8 +343,8 @@ fn unreachable(answer: &Answer, width: usize) -> String {
     out
 }
 
-/// Returns for each cost the command that sets it, and the one that restores its value in the
-/// input, ready to run.
+/// Returns, for each cost, the command that sets it and the command that restores its value in the
+/// input. Both are ready to run.
 pub(super) fn commands(answer: &Answer) -> Vec<[String; 2]> {
     let key = podstorm::ranking::DELETION_COST_ANNOTATION;
     let command = |(place, cost): &(usize, i32)| {
@@ -364,7 +364,7 @@ pub(super) fn commands(answer: &Answer) -> Vec<[String; 2]> {
         .collect()
 }
 
-/// Returns the name of a reason's rule, for programs.
+/// Returns the name of the rule in a reason, for programs; `None` without a reason.
 pub(super) fn rule_name(reason: Option<Reason>) -> Option<&'static str> {
     use podstorm::ranking::Rule;
     Some(match reason? {

@@ -1,4 +1,4 @@
-//! Describes the ranking fields and the deciding rules in words.
+//! Describes ranking fields and deciding rules in words.
 
 use podstorm::ranking::Rule;
 use podstorm::replicaset::Ranked;
@@ -6,8 +6,8 @@ use podstorm_objects::{Now, PodPhase, Time};
 
 use super::order::{Fate, Outcome, Reason};
 
-/// Describes why the pod at this place goes before the next, such as `rule 3: not ready`; empty for
-/// the last.
+/// Describes why the pod at a place is deleted before the next one: `rule 3: not ready`. Empty for
+/// the last place.
 pub fn reason(outcome: &Outcome, place: usize) -> String {
     let rows = &outcome.rows;
     let (Some(row), Some(next)) = (rows.get(place), rows.get(place + 1)) else {
@@ -31,7 +31,7 @@ pub fn reason(outcome: &Outcome, place: usize) -> String {
     }
 }
 
-/// Describes how `a` differs from `b` by a rule, with the values of both.
+/// Describes how `a` differs from `b` by a rule, with the values of both pods.
 fn rule_words(rule: Rule, a: &Ranked, b: &Ranked, now: Now) -> String {
     match rule {
         Rule::Unscheduled => "has no node, the next has".to_owned(),
@@ -76,7 +76,7 @@ fn rule_words(rule: Rule, a: &Ranked, b: &Ranked, now: Now) -> String {
     }
 }
 
-/// Returns the phase as the rules see it.
+/// Returns the phase in the form in which the rules compare it.
 fn ordinal_word(ranked: &Ranked) -> &'static str {
     match ranked.fields.phase_ordinal() {
         0 => "Pending",
@@ -99,7 +99,7 @@ fn ago(time: Time, now: Now) -> String {
     }
 }
 
-/// Formats the age of a time in its two largest units, `3d4h`; `unknown` if it is not set.
+/// Formats the time since `time` in its two largest units: `3d4h`; `unknown` if it is not set.
 pub fn age(time: Time, now: Now) -> String {
     let (Some(seconds), Some(now)) = (time.unix_seconds(), now.wall().unix_seconds()) else {
         return "unknown".to_owned();
@@ -133,7 +133,7 @@ pub fn phase(ranked: &Ranked) -> String {
     }
 }
 
-/// Formats phase and readiness: `Running, ready`.
+/// Formats the phase and the readiness of a pod: `Running, ready`.
 pub fn state(ranked: &Ranked) -> String {
     let ready = if ranked.fields.is_ready() {
         "ready"
@@ -146,7 +146,7 @@ pub fn state(ranked: &Ranked) -> String {
     }
 }
 
-/// Formats the fate for a column.
+/// Formats a fate for a column of the table.
 pub fn fate(fate: Fate) -> &'static str {
     match fate {
         Fate::Deleted => "deleted",
@@ -156,12 +156,12 @@ pub fn fate(fate: Fate) -> &'static str {
     }
 }
 
-/// Formats `1 pod`, `2 pods`.
+/// Formats a number of pods: `1 pod`, `2 pods`.
 pub fn pods(count: usize) -> String {
     counted(count, "pod")
 }
 
-/// Formats a number with its noun, in the plural unless it is one.
+/// Formats a number with its noun, which is in the plural unless the number is one.
 pub fn counted(count: usize, what: &str) -> String {
     format!("{count} {what}{}", if count == 1 { "" } else { "s" })
 }

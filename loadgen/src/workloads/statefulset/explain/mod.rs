@@ -1,9 +1,9 @@
 //! Explains the next syncs of a StatefulSet, and what the set waits for afterwards: runs the
-//! controller itself ([`podstorm::statefulset`]) on a server with the set, its pods, claims and
-//! revisions from the files.
+//! controller itself ([`podstorm::statefulset`]) on a server that has the set with its pods, claims
+//! and revisions from the files.
 //!
-//! A sync sees the writes of earlier ones; no pod starts or ends in between. The syncs therefore
-//! reach the pod or claim that blocks the set, and [`wait_of`] returns it.
+//! A sync sees the writes of earlier ones, but no pod starts or ends in between. The syncs
+//! therefore end at the pod or claim that blocks the set, which [`wait_of`] returns.
 
 mod server;
 mod table;
@@ -27,10 +27,10 @@ use crate::text::json;
 use crate::workloads::explain::{Asked as Question, Explanation, Layout};
 use crate::workloads::replicaset::explain::find::untyped;
 
-/// The maximum number of syncs to simulate: far more than any set needs before it waits.
+/// The maximum number of syncs to simulate: far more than a set needs until it waits.
 const SYNCS_MAX: usize = 1_000;
 
-/// The answer.
+/// The explanation of a StatefulSet.
 #[derive(Clone, Debug, Serialize)]
 struct Answer {
     /// The version of these fields: incremented when one changes its meaning.
@@ -39,7 +39,7 @@ struct Answer {
     kind: &'static str,
     namespace: String,
     name: String,
-    /// The time of the decisions.
+    /// The time for which the decisions are made.
     now: String,
     /// `settled`, `waiting`, `stuck` if the wait does not end by itself, or `failing`.
     state: &'static str,
@@ -50,28 +50,28 @@ struct Answer {
     partition: i64,
     /// `spec.replicas`.
     replicas: i64,
-    /// Pods in the files.
+    /// The number of the set's pods in the files.
     pods: i64,
     ready: i64,
     current_revision: String,
     update_revision: String,
-    /// The requests of the next syncs, until one makes none.
+    /// The requests of the next syncs, up to the first sync that makes none.
     syncs: Vec<Vec<Asked>>,
-    /// Why the last sync failed.
+    /// Why the last sync failed; `None` if it did not.
     #[serde(skip_serializing_if = "Option::is_none")]
     failure: Option<String>,
-    /// What blocks the set afterwards.
+    /// The pods and claims that block the set after these syncs.
     waits: Vec<Waiting>,
     /// The pods that an operator must delete, because nothing else replaces them.
     delete: Vec<String>,
-    /// The final output of `kubectl rollout status`.
+    /// The last line that `kubectl rollout status` would print.
     rollout: String,
     /// Other remarks, in sentences.
     notes: Vec<String>,
 }
 
-/// The maximum number of replicas of a set to simulate: with Parallel pod management the first sync
-/// creates all pods.
+/// The maximum number of replicas of a set to simulate. With Parallel pod management, the first
+/// sync creates all pods.
 const REPLICAS_MAX: i64 = 100_000;
 
 /// A request of a sync.
@@ -84,7 +84,7 @@ struct Asked {
     why: String,
 }
 
-/// What a set waits for.
+/// Something that a set waits for.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 struct Waiting {
     /// `terminating`, `not-ready`, `min-ready-seconds` or `stale-claim`.
@@ -92,12 +92,12 @@ struct Waiting {
     pod: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     claim: Option<String>,
-    /// The revision of the pod.
+    /// The revision from which the pod was created.
     revision: String,
     why: String,
 }
 
-/// A set with the objects it owns.
+/// A set and the objects that it owns.
 #[derive(Clone, Debug)]
 struct Found {
     set: Arc<DynamicObject>,
@@ -106,7 +106,7 @@ struct Found {
     revisions: Vec<Arc<DynamicObject>>,
 }
 
-/// Explains the StatefulSet of this name.
+/// Explains the StatefulSet with this name.
 ///
 /// # Errors
 /// No StatefulSet or several have this name, the question does not apply to StatefulSets, or the
@@ -183,7 +183,7 @@ fn find(input: Vec<InputObject>, wanted: &str) -> Result<Found> {
     })
 }
 
-/// Runs syncs until one makes no request, and returns what the set waits for then.
+/// Runs syncs until one makes no request, and explains what the set then waits for.
 fn explain(mut server: Server) -> Answer {
     let start = server.found();
     let mut syncs = Vec::new();

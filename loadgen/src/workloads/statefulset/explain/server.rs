@@ -1,4 +1,5 @@
-//! A server with a StatefulSet and the objects it owns, and a controller that has seen all of them.
+//! A server that has a StatefulSet and the objects that the set owns, and a controller that has
+//! seen all of them.
 
 use std::sync::Arc;
 
@@ -17,7 +18,7 @@ use super::{Asked, Found, words};
 use crate::input::{described, named_namespace};
 use crate::workloads::replicaset::explain::find::full_name;
 
-/// The server and its set.
+/// The server, with the name of its set.
 pub(super) struct Server {
     cluster: Arc<Cluster>,
     client: Client,
@@ -27,7 +28,7 @@ pub(super) struct Server {
 }
 
 impl Server {
-    /// Creates a server with these objects and sets the size and image of the set.
+    /// Creates a server with these objects, and sets the size and the image of the set.
     ///
     /// # Errors
     /// The server refuses an object.
@@ -40,7 +41,7 @@ impl Server {
     ) -> Result<Server> {
         let cluster = Arc::new(Cluster::new(ClusterOptions::default()));
         let meta = &found.set.metadata;
-        // `default` exists from the start.
+        // Ignore the error: `default` exists from the start.
         let _there = cluster.import(named_namespace(&meta.namespace), now);
         let owned = found.revisions.iter().chain(&found.claims);
         for object in std::iter::once(&found.set).chain(owned) {
@@ -88,7 +89,7 @@ impl Server {
         all.filter_map(|object| object.downcast()).collect()
     }
 
-    /// Returns the current set with its own pods, and the claims and revisions of its namespace.
+    /// Returns the current set with its own pods, and the claims and revisions in its namespace.
     pub(super) fn found(&self) -> Found {
         let sets = self.all(Kind::STATEFUL_SET);
         let set = sets
@@ -109,8 +110,8 @@ impl Server {
         }
     }
 
-    /// Runs one sync of a controller that has seen everything; returns its requests, and why it
-    /// failed.
+    /// Runs one sync of a controller that has seen everything. Returns the requests of the sync
+    /// and, if it failed, why.
     pub(super) fn sync(&mut self) -> (Vec<Asked>, Option<String>) {
         let mut informers = Informers::new(Arc::default());
         let controller = Controller::new(self.options.clone(), &mut informers);

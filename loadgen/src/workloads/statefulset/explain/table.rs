@@ -1,4 +1,4 @@
-//! Formats the answer for the terminal.
+//! Formats the explanation of a StatefulSet for the terminal.
 
 use super::Answer;
 use crate::text::columns::columns;
@@ -6,8 +6,8 @@ use crate::units::counted;
 use crate::workloads::explain::Layout;
 use crate::workloads::replicaset::explain::table::{paragraph, rows_left_out, section};
 
-/// Formats the whole answer, in lines of at most the layout's width except for tables. Only wide
-/// tables have statuses and revisions.
+/// Formats the whole explanation. Lines have at most `layout.width` columns, except in tables. Only
+/// wide tables contain statuses and revisions.
 pub(super) fn render(answer: &Answer, layout: Layout) -> String {
     let width = usize::from(layout.width);
     let limit = layout.limit.unwrap_or(usize::MAX);

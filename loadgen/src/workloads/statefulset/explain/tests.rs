@@ -1,4 +1,4 @@
-//! Explanations of a StatefulSet of three pods, one for each wait and note.
+//! Tests of the explanations of a StatefulSet with three pods, one for each wait and each note.
 
 use std::path::PathBuf;
 
@@ -30,7 +30,7 @@ fn explained_by(
     explain(server)
 }
 
-/// Returns the requests about pods: `1 create pods web-3`.
+/// Returns the requests for pods: `1 create pods web-3`.
 fn pods_of(answer: &Answer) -> Vec<String> {
     let syncs = answer.syncs.iter().enumerate();
     let all = syncs.flat_map(|(at, asked)| asked.iter().map(move |asked| (at + 1, asked)));
@@ -44,7 +44,7 @@ fn wait_of(answer: &Answer) -> (&str, &str) {
     wait.map_or(("", ""), |wait| (wait.rule, &*wait.pod))
 }
 
-/// Returns the dump with a last pod from a bad template that was then reverted.
+/// Returns a dump in which the last pod comes from a broken template that was then reverted.
 fn reverted() -> Vec<Value> {
     let mut objects = dump("web:1", pulls_nothing);
     objects[5]["metadata"]["labels"][REVISION_LABEL] = "web-bad".into();
@@ -93,7 +93,7 @@ fn a_reverted_set_is_stuck_at_the_pod_that_must_be_deleted() {
         "{note}"
     );
     assert!(note.ends_with("kubectl delete pod -n shop web-2"), "{note}");
-    // With Parallel pod management the controller deletes it.
+    // With Parallel pod management, the controller deletes the pod.
     let mut objects = reverted();
     objects[0]["spec"]["podManagementPolicy"] = "Parallel".into();
     let answer = explained(&objects, None, None);

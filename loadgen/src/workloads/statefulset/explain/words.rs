@@ -1,4 +1,4 @@
-//! Describes requests, waits and notes in words.
+//! Describes the requests, waits and notes of a StatefulSet in words.
 
 use podstorm::client::Request;
 use podstorm::statefulset::course::Course;
@@ -14,7 +14,7 @@ use super::{Asked, Found, Waiting, spec_of};
 use crate::units::{NS_PER_SECOND, counted, duration_text};
 use crate::workloads::replicaset::explain::find::some_of;
 
-/// Returns the name of the revision that a pod was created from; empty without the label.
+/// Returns the name of the revision from which a pod was created; empty without the label.
 fn revision_of(meta: &ObjectMeta) -> &str {
     meta.labels.get(REVISION_LABEL).map_or("", |it| &**it)
 }
@@ -26,7 +26,7 @@ fn revision_in_words(revision: &str) -> String {
     }
 }
 
-/// Returns `updateStrategy.type`.
+/// Returns the `updateStrategy.type` of a set.
 pub(super) fn strategy(set: &DynamicObject) -> String {
     let strategy = set
         .fields
@@ -36,7 +36,7 @@ pub(super) fn strategy(set: &DynamicObject) -> String {
     strategy.unwrap_or("RollingUpdate").to_owned()
 }
 
-/// Describes a request before it is carried out; `None` for a read.
+/// Describes a request before it is executed; `None` for a read.
 pub(super) fn asked(found: &Found, request: &Request) -> Option<Asked> {
     let (name, why) = match request {
         Request::CreatePod { pod, name, .. } => {
@@ -161,7 +161,7 @@ pub(super) fn waiting(wait: &Wait, found: &Found) -> Waiting {
     }
 }
 
-/// Returns the first claim without a volume of a pod without a node.
+/// Returns the first claim without a volume, of a pod without a node; `None` if there is none.
 fn unbound_claim(found: &Found, pod: &Pod) -> Option<String> {
     let is_unbound = |name: &str| {
         let mut claims = found.claims.iter();
@@ -178,7 +178,8 @@ fn unbound_claim(found: &Found, pod: &Pod) -> Option<String> {
         .map(|claim| claim.name.to_string())
 }
 
-/// Describes why a wait does not end before an operator deletes the pod; `None` if it may.
+/// Describes why a wait does not end until an operator deletes the pod; `None` if it may end by
+/// itself.
 pub(super) fn stuck(wait: &Wait, found: &Found, spec: &SetSpec, course: &Course) -> Option<String> {
     if spec.is_parallel || wait.is_condemned || wait.reason != WaitReason::NotReady {
         return None;
@@ -203,7 +204,7 @@ pub(super) fn stuck(wait: &Wait, found: &Found, spec: &SetSpec, course: &Course)
     ))
 }
 
-/// Returns other remarks.
+/// Returns other remarks about a set.
 pub(super) fn notes(found: &Found, spec: &SetSpec, course: &Course) -> Vec<String> {
     let is_outdated = |pod: &&std::sync::Arc<Pod>| {
         let ordinal = ordinal_of(&pod.metadata);
