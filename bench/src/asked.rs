@@ -1,19 +1,19 @@
-//! The command line of a bench: whether to measure (`cargo bench`) or to show that the bench runs
-//! (`cargo test`, `cargo bench -- --test`), and whether to do everything or only what a filter
-//! names.
+//! The command line of a bench: whether to measure (`cargo bench`) or only to show that the bench
+//! runs (`cargo test`, `cargo bench -- --test`), and whether to run everything or only what a
+//! filter selects.
 
 use std::env;
 
-/// Flags of criterion and of `cargo test` that take a value, which is therefore not a filter.
+/// The flags of criterion and of `cargo test` that take a value, which is therefore not a filter.
 const WITH_VALUE: &str = "--baseline --baseline-lenient --color --confidence-level --format --load-baseline --logfile --measurement-time --noise-threshold \
     --nresamples --profile-time --sample-size --save-baseline --shuffle-seed --significance-level --skip --test-threads --warm-up-time";
-/// Flags of `cargo bench` with which a run is still a full run.
+/// The flags of `cargo bench` with which a run is still a full run.
 const OF_FULL_RUNS: [&str; 5] = ["--bench", "--noplot", "--quick", "--quiet", "--verbose"];
 
-/// The request on the command line.
+/// The request on the command line of a bench.
 #[derive(Clone, Debug)]
 pub struct Asked {
-    /// Whether to do everything once and measure nothing.
+    /// Whether to run everything once and measure nothing.
     pub is_smoke_test: bool,
     flags: Vec<String>,
     filter: Option<String>,
@@ -23,8 +23,8 @@ impl Asked {
     /// Parses the arguments of this program.
     pub fn here() -> Asked {
         let arguments = env::args().skip(1);
-        // Cargo puts benches and tests into this folder, and programs one folder above. A program
-        // run by itself (`cargo run`) is never a smoke test.
+        // Cargo puts benches and tests into this folder, and other programs into the folder above.
+        // A program that is run by itself (`cargo run`) is never a smoke test.
         let program = env::current_exe().unwrap_or_default();
         let folder = program.parent();
         Asked::parse(
@@ -55,8 +55,8 @@ impl Asked {
         self.flags.iter().any(|flag| flag == name)
     }
 
-    /// Reports whether only criterion has work to do, or nothing at all in a smoke test: a list, or
-    /// profiles.
+    /// Reports whether criterion only lists or profiles benches, or whether there is nothing to do
+    /// at all.
     pub fn lists_only(&self) -> bool {
         ["--list", "--ignored", "--profile-time"]
             .into_iter()
@@ -68,14 +68,14 @@ impl Asked {
         self.has("--quick")
     }
 
-    /// Reports whether the run includes everything.
+    /// Reports whether the run includes all benches.
     pub fn is_full(&self) -> bool {
         let known = |flag: &String| OF_FULL_RUNS.contains(&flag.as_str());
         self.filter.is_none() && self.flags.iter().all(known)
     }
 
-    /// Reports whether the filter accepts an id, or an id that starts with this text. `^` in a
-    /// filter means the beginning, as in criterion.
+    /// Reports whether the filter accepts an id or a prefix of ids. As in criterion, `^` in a
+    /// filter stands for the beginning of an id.
     pub fn wants(&self, id: &str) -> bool {
         let Some(filter) = &self.filter else {
             return true;
@@ -87,7 +87,7 @@ impl Asked {
     }
 }
 
-/// Reports whether this program was started to show that it runs instead of to measure.
+/// Reports whether this program was started only to show that it runs.
 pub fn is_smoke_test() -> bool {
     Asked::here().is_smoke_test
 }

@@ -1,8 +1,9 @@
-//! Controllers over a filled pod cache: ReplicaSets as Deployments create them, and realistic pods.
+//! Controllers over a filled pod cache: ReplicaSets like those that Deployments create, and
+//! realistic pods.
 //!
-//! Every pod is `core/fixtures/pod.json`. The parts that differ between pods are drawn as in
-//! [`pods`](crate::pods): names, UIDs, nodes, phases, costs, restarts, times. The same plan gives
-//! the same cluster.
+//! Every pod is a variation of `core/fixtures/pod.json`. The parts that differ between pods are
+//! drawn as in [`pods`](crate::pods): names, UIDs, nodes, phases, costs, restarts and times. The
+//! same plan gives the same cluster.
 
 use std::sync::Arc;
 
@@ -19,34 +20,36 @@ use podstorm::workqueue::Take;
 use crate::hot::cache::realistic_pod;
 use crate::pods::{Growth, NOW_NS, drawn_pods};
 
-/// The current time of every cluster.
+/// The current time in every cluster.
 pub const NOW: Now = Now {
     mono_ns: 3_600_000_000_000,
     wall_ns: NOW_NS,
 };
 
-/// The characters of generated names in Kubernetes: no vowels, so no words.
+/// The characters that Kubernetes uses for generated names: no vowels, so that no words arise.
 const ALPHABET: &[u8; 27] = b"bcdfghjklmnpqrstvwxz2456789";
 
-/// The seed of everything that is drawn.
+/// The seed for everything that is drawn.
 const SEED: u64 = 36;
 
 /// The composition of a cluster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Plan {
-    /// ReplicaSets with pods, all in one namespace.
+    /// The number of ReplicaSets with pods. All are in one namespace.
     pub replica_sets: usize,
-    /// ReplicaSets without pods for each of them: earlier revisions of its Deployment.
+    /// The number of ReplicaSets without pods per ReplicaSet with pods: the earlier revisions of
+    /// its Deployment.
     pub old_revisions: usize,
-    /// Pods of each. The number of nodes is a tenth of the number of pods.
+    /// The number of pods per ReplicaSet. The number of nodes is a tenth of the total number of
+    /// pods.
     pub pods_each: usize,
-    /// `spec.replicas` of each except the old revisions; `None` for the number of active pods, so
+    /// `spec.replicas` of the ReplicaSets with pods; `None` for the number of their active pods, so
     /// that there is nothing to do.
     pub wanted: Option<i32>,
-    /// Whether all belong to one Deployment. Otherwise each belongs, with its old revisions, to its
-    /// own.
+    /// Whether all ReplicaSets belong to one Deployment. Otherwise, each ReplicaSet with pods
+    /// belongs to a Deployment of its own, together with its old revisions.
     pub one_deployment: bool,
-    /// `spec.minReadySeconds` of each.
+    /// `spec.minReadySeconds` of every ReplicaSet.
     pub min_ready_seconds: i32,
     /// The parts that the pods of a ReplicaSet share.
     pub sharing: Sharing,
@@ -55,15 +58,15 @@ pub struct Plan {
 /// The parts that the pods of a ReplicaSet share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sharing {
-    /// Spec, labels, and the kubelet's report on the container: like the pods of the embedded
-    /// cluster, and like pods that a driver has stripped of members that no controller reads.
+    /// The spec, the labels, and the kubelet's report on the container: as with the pods of the
+    /// embedded cluster, or if a driver has stripped pods of the members that no controller reads.
     All,
-    /// Spec and labels. Each pod has its own container id, start time and address.
+    /// The spec and the labels. Each pod has its own container id, start time and address.
     Template,
-    /// Labels, and the spec except the name of the service-account volume, which is different in
-    /// each pod: like the pods of an ordinary cluster.
+    /// The labels, and the spec except for the name of the service account volume, which is
+    /// different in each pod: as in an ordinary cluster.
     Admitted,
-    /// Only labels. The specs also differ in the value of an environment variable.
+    /// Only the labels. The specs also differ in the value of an environment variable.
     Nothing,
 }
 
@@ -81,11 +84,11 @@ impl Plan {
         }
     }
 
-    /// Returns only the objects, pods by ReplicaSet. Old revisions come last. Equal texts are
-    /// shared, as by a reader that passes its objects through a [`Sharer`].
+    /// Returns only the objects: each ReplicaSet with its pods, old revisions last. Equal strings
+    /// are shared, as by a reader that passes its objects through a [`Sharer`].
     pub fn draw(&self) -> Vec<(Arc<ReplicaSet>, Vec<Arc<Pod>>)> {
         let (mut template, mut sharer) = (Template::new(self.sharing), Sharer::default());
-        // Nodes are not drawn for old revisions.
+        // Old revisions have no pods, so no nodes are drawn for them.
         let mut drawn =
             drawn_pods(self.replica_sets * self.pods_each, Growth::Month, SEED).into_iter();
         (0..self.replica_sets * (1 + self.old_revisions))
@@ -112,7 +115,8 @@ impl Plan {
             .collect()
     }
 
-    /// Returns the whole cluster: everything in the caches, all keys synced once, nothing expected.
+    /// Returns the whole cluster: every object is in the caches, every key has been synced once,
+    /// and there are no expectations.
     pub fn build(&self) -> Cluster {
         let drawn = self.draw();
         let cache = Arc::new(PodCache::new());
@@ -184,7 +188,7 @@ impl Plan {
         object
     }
 
-    /// Sets the desired number of pods, and a status that matches the pods.
+    /// Sets the desired number of pods and a status that matches the pods.
     fn settle(&self, replica_set: &mut ReplicaSet, pods: &[Arc<Pod>]) {
         let active = pods.iter().filter(|pod| pod.is_active());
         let labels = &replica_set.spec.template.metadata.labels;
@@ -208,21 +212,21 @@ impl Plan {
     }
 }
 
-/// A controller whose caches hold a cluster.
+/// A controller whose caches contain a cluster.
 #[derive(Debug)]
 pub struct Cluster {
-    /// The controller of ReplicaSets.
+    /// The ReplicaSet controller.
     pub controller: Arc<Controller>,
-    /// The keys of the ReplicaSets. Old revisions come last, here and below.
+    /// The keys of the ReplicaSets. Here and below, old revisions come last.
     pub keys: Vec<KeyId>,
-    /// The ReplicaSets, as cached.
+    /// The ReplicaSets as they are cached.
     pub replica_sets: Vec<Arc<ReplicaSet>>,
-    /// The pods of each, as cached initially.
+    /// The pods of each ReplicaSet, as they are cached initially.
     pub pods: Vec<Vec<Arc<Pod>>>,
 }
 
 impl Cluster {
-    /// Takes every key out of the queue.
+    /// Takes all keys out of the queue.
     pub fn drain(&self) {
         let queue = self.controller.queue();
         while let Take::Key(key) = queue.try_take(NOW.mono_ns) {
@@ -230,7 +234,7 @@ impl Cluster {
         }
     }
 
-    /// Returns a pod with the ReplicaSet's template, but without a controller.
+    /// Returns a pod from the ReplicaSet's template, but without a controller.
     pub fn orphan(&self, replica_set: usize) -> Pod {
         let mut pod = Pod::clone(&self.pods[replica_set][0]);
         pod.metadata.name = format!("orphan-{}", word(replica_set, 5)).into();
@@ -245,7 +249,7 @@ pub(crate) fn replica_set_uid(index: usize) -> Uid {
     Uid::from_u128(0x5265_706c_6963_4000_8000_0000_0000_0000 | index as u128)
 }
 
-/// Returns the reference to a ReplicaSet in its pods.
+/// Returns the owner reference that the pods of a ReplicaSet have.
 pub(crate) fn owner_of(replica_set: &ReplicaSet) -> Arc<OwnerReference> {
     Arc::new(OwnerReference {
         api_version: Kind::REPLICA_SET.api_version().into(),
@@ -265,10 +269,12 @@ pub fn next_version(pod: &Pod) -> Arc<Pod> {
     Arc::new(next)
 }
 
-/// Returns a word of this length for a number. Words of different numbers below 27^length differ.
+/// Returns a word of this length for a number. Different numbers below 27^length give different
+/// words.
 fn word(number: usize, length: u32) -> String {
     let size = 27u64.pow(length);
-    // Odd and not a multiple of 3, so the numbers below the size are permuted.
+    // The factor is odd and not a multiple of 3 (so coprime to 27), and permutes the numbers below
+    // `size`.
     let mut rest = (number as u64 + 1) * 7_777_777 % size;
     (0..length)
         .map(|_| {
@@ -279,9 +285,9 @@ fn word(number: usize, length: u32) -> String {
         .collect()
 }
 
-/// The source of new pods.
+/// The source of new pods: the fixture, and what the pods share.
 struct Template {
-    /// The fixture, as a cache holds it.
+    /// The fixture, as a cache stores it.
     pod: Pod,
     /// The kubelet's report on a container that was never restarted.
     never_restarted: Arc<ContainerDetails>,
@@ -305,7 +311,7 @@ impl Template {
         }
     }
 
-    /// Returns the fixture with the drawn parts.
+    /// Returns the fixture with the drawn parts of `drawn`, as a pod of the ReplicaSet.
     fn make_pod(&mut self, drawn: Pod, replica_set: &ReplicaSet) -> Pod {
         self.made += 1;
         let mut pod = self.pod.clone();
@@ -375,7 +381,7 @@ impl Template {
         }
     }
 
-    /// Returns the template's spec with another value of an environment variable.
+    /// Returns the template's spec with a different value of an environment variable.
     fn spec_of_its_own(&self) -> PodSpec {
         let mut members = self.pod.spec.to_map(None);
         let variable = &mut members["containers"][0]["env"][1];
@@ -463,7 +469,7 @@ mod tests {
             }
             .draw();
             let (a, b) = (&drawn[0].1[0], &drawn[0].1[1]);
-            // A container with its own id has its own details.
+            // A container with an id of its own also has details of its own.
             let details = |pod: &Pod| pod.status.container_statuses[0].details.clone();
             let id = |pod: &Pod| details(pod).and_then(|details| details.id.clone());
             assert!(a.metadata.labels.is_same(&b.metadata.labels));

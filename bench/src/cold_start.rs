@@ -1,5 +1,5 @@
-//! A controller's cold start over an existing embedded cluster: list, cache, handlers, syncs, on
-//! the calling thread and the rayon pool.
+//! A controller's cold start over an existing embedded cluster: list, cache, handlers and syncs, on
+//! the calling thread and on the rayon pool.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,30 +21,30 @@ use podstorm_sim::clock::RealClock;
 use crate::clusters::{NOW, owner_of, replica_set_uid};
 use crate::hot::cache::{ranking_cache, realistic_pod};
 
-/// Events taken in one poll, as by the informers of `loadgen`.
+/// The maximum number of events taken in one poll, as by the informers of `loadgen`.
 const BATCH: usize = 4000;
 
 const NAMESPACES: usize = 100;
-/// Pods of a ReplicaSet.
+/// The number of pods per ReplicaSet.
 const EACH: usize = 50;
 
-/// The durations of the parts of a start, each from the beginning.
+/// The durations of a start, each measured from the beginning.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Start {
-    /// Until the server had both states ready for the controller.
+    /// The time until the server had prepared both initial states for the controller.
     pub served: Duration,
-    /// Until the first sync had returned with the right decision.
+    /// The time until the first sync had returned with the right decision.
     pub first_sync: Duration,
-    /// Until every ReplicaSet was synced once.
+    /// The time until every ReplicaSet had been synced once.
     pub all_synced: Duration,
 }
 
 /// Returns a settled cluster of this many pods, 50 per ReplicaSet and 66 per node: all pods are
-/// running and ready, and the statuses are exact. Pods lie in memory in creation order, which is
-/// not the order of their names.
+/// running and ready, and the statuses are exact. The order of the pods in memory is that of their
+/// creation, not of their names.
 ///
 /// # Panics
-/// Panics if the cluster refuses an object. The objects created here are valid.
+/// Panics if the cluster rejects an object. The objects created here are valid.
 pub fn existing(pods: usize) -> Cluster {
     let replica_sets = pods / EACH;
     let cluster = Cluster::new(ClusterOptions::default());
@@ -82,7 +82,7 @@ pub fn existing(pods: usize) -> Cluster {
     for number in 0..EACH * replica_sets {
         let mut pod = templates[number % templates.len()].clone();
         let prefix = pod.metadata.generate_name.as_deref().unwrap_or("");
-        // Unique within a ReplicaSet, and in no order: 31,607 is coprime to 2^20.
+        // Unique within a ReplicaSet, and in no particular order: 31,607 is coprime to 2^20.
         let suffix = (number / templates.len() * 31_607) & 0xf_ffff;
         pod.metadata.name = format!("{prefix}{suffix:05x}").into();
         pod.metadata.uid = Uid::from_u128(rng.u128(..));
@@ -92,8 +92,8 @@ pub fn existing(pods: usize) -> Cluster {
     cluster
 }
 
-/// Returns the pod with only the parts of a container's status that a kubelet of this cluster
-/// reports, so that a million pods fit.
+/// Returns the pod with only those parts of a container status that a kubelet of this cluster
+/// reports, so that a million pods fit in memory.
 fn slim(mut pod: Pod) -> Pod {
     pod.metadata.annotations = Labels::ABSENT;
     for status in &mut pod.status.container_statuses {
@@ -146,7 +146,7 @@ fn replica_set(number: usize, namespace: &Str, pod: &Pod) -> ReplicaSet {
 /// Starts a controller over this cluster and tears it down again. The teardown is not timed.
 ///
 /// # Panics
-/// Panics if a sync decides to do anything, because the cluster is settled.
+/// Panics if a sync decides to do anything, although the cluster is settled.
 pub fn start(cluster: &Cluster) -> Start {
     let clock = RealClock::start();
     let now = || Duration::from_secs_f64(clock.seconds());
@@ -179,8 +179,8 @@ pub fn start(cluster: &Cluster) -> Start {
     start
 }
 
-/// Returns the time in which an empty cache loads a list of pods. Everything before and after, up
-/// to freeing both, is not timed.
+/// Returns the time in which an empty cache loads a list of pods. The preparation and the freeing
+/// of both are not timed.
 pub fn fill(listed: &[Arc<Pod>], version: &ResourceVersion) -> Duration {
     let (cache, listed) = (ranking_cache(), listed.to_vec());
     let start = WallTime.start();
@@ -190,7 +190,7 @@ pub fn fill(listed: &[Arc<Pod>], version: &ResourceVersion) -> Duration {
     taken
 }
 
-/// Returns the initial state of one kind, through the stream of a watch, as an informer gets it.
+/// Returns the initial state of one kind from the stream of a watch, as an informer gets it.
 fn initial<R: ClusterResource>(
     cluster: &Cluster,
     now: &impl Fn() -> Duration,

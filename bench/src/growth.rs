@@ -1,5 +1,5 @@
-//! Requests with many entries, to count how their cost grows with the number of entries. Each once
-//! took quadratic time, or could have.
+//! Requests with many entries, for counting how their cost grows with the number of entries. Each
+//! of them once took quadratic time, or could have.
 
 use bytes::Bytes;
 use http::Request;
@@ -18,7 +18,7 @@ const DEPLOYMENTS: &str = "/apis/apps/v1/namespaces/default/deployments";
 const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
 const THINGS: &str = "/apis/example.com/v1/namespaces/default/things";
 
-/// A request.
+/// An HTTP request.
 #[derive(Debug)]
 pub struct Asked {
     method: &'static str,
@@ -27,13 +27,13 @@ pub struct Asked {
     body: String,
 }
 
-/// A request with a variable number of entries.
+/// A request whose number of entries varies.
 pub struct Case {
-    /// The name of the case.
+    /// The name of the case, by which `--only` selects it.
     pub name: &'static str,
-    /// The status code of its answer.
+    /// The expected status code of the answer.
     code: u16,
-    /// Returns the preceding requests and the request itself, for a number of entries.
+    /// Returns the preceding requests and the request itself, for the given number of entries.
     requests: fn(usize) -> (Vec<Asked>, Asked),
 }
 
@@ -43,7 +43,7 @@ impl std::fmt::Debug for Case {
     }
 }
 
-/// All requests.
+/// All cases.
 pub static CASES: [Case; 22] = [
     case("owners", 201, |n| alone(owners("a", n, "o"))),
     case("labels beside owners", 200, |n| {
@@ -250,7 +250,8 @@ fn projected(sources: Value) -> Asked {
         "volumes": [{"name": "v", "projected": {"sources": sources}}]}))
 }
 
-/// Returns an object of a kind whose list has this schema, and a patch that reverses the list.
+/// Returns the requests of a case: an object whose list has this schema, and a patch that reverses
+/// the list.
 fn of_thing(schema: Value, n: usize, is_keyed: bool) -> (Vec<Asked>, Asked) {
     let schema = json!({"type": "object", "properties": {"list": schema}});
     let definition = json!({"metadata": {"name": "things.example.com"}, "spec": {
@@ -266,7 +267,7 @@ fn of_thing(schema: Value, n: usize, is_keyed: bool) -> (Vec<Asked>, Asked) {
     (before, merge(&format!("{THINGS}/a"), &turned))
 }
 
-/// Returns an object in which each manager owns a field.
+/// Returns the request for an object in which each manager owns a field.
 fn managers(n: usize) -> Asked {
     let manager = |i| {
         json!({"manager": format!("m{i}"), "operation": "Apply", "apiVersion": "v1", "fieldsType": "FieldsV1",
@@ -287,7 +288,7 @@ fn apply(n: usize, key: &str) -> Asked {
     }
 }
 
-/// A request, and a server that has answered the preceding ones.
+/// The request of a case, and a server that has answered the preceding requests.
 #[derive(Debug)]
 pub struct Prepared {
     server: ApiServer,
@@ -297,10 +298,10 @@ pub struct Prepared {
 }
 
 impl Case {
-    /// Sets up the request.
+    /// Sets a server up and sends the preceding requests.
     ///
     /// # Panics
-    /// Panics if a preceding request is refused, which is a bug of the case.
+    /// Panics if a preceding request is rejected, which is a bug in the case.
     pub fn prepare(&self, entries: usize) -> Prepared {
         let cluster = Arc::new(Cluster::new(ClusterOptions::default()));
         let namespace = Namespace::from_json(json!({"metadata": {"name": "default"}}));
@@ -327,7 +328,7 @@ impl Prepared {
     /// Sends the request.
     ///
     /// # Panics
-    /// Panics if the answer has another status code than the case expects.
+    /// Panics if the answer does not have the status code that the case expects.
     pub fn ask(&self) {
         self.send(&self.asked, self.code);
     }

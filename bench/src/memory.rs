@@ -1,5 +1,5 @@
-//! Bytes per cached pod, counted exactly. Needs dhat as the program's global allocator, a running
-//! dhat profiler, and no other thread that allocates.
+//! The exact number of bytes per cached pod. Requires that dhat is the program's global allocator,
+//! that a dhat profiler is running, and that no other thread allocates.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,12 +14,12 @@ use crate::hot::cache::ranking_cache;
 /// The number of pods per ReplicaSet.
 const EACH: usize = 50;
 
-/// Returns the heap bytes per cached pod, including index entries and the totals of owned pods, for
-/// `pods` realistic pods (each with its own container id, start time and addresses), 50 per
-/// ReplicaSet.
+/// Returns the heap bytes per cached pod, including index entries and the totals of owned pods.
+/// `pods` is the number of pods, 50 per ReplicaSet; each has its own container id, start time and
+/// addresses.
 ///
 /// # Panics
-/// Panics if dhat does not count.
+/// Panics if dhat is not counting.
 pub fn bytes_per_pod(sharing: Sharing, pods: usize) -> f64 {
     let mut sharer = podstorm::object::Sharer::default();
     bytes_each(sharing, pods, ranking_cache, move |cache, mut pod| {
@@ -30,10 +30,11 @@ pub fn bytes_per_pod(sharing: Sharing, pods: usize) -> f64 {
     })
 }
 
-/// Returns the heap bytes per pod for the plain way: every pod as it was parsed, in a map by name.
+/// Returns the heap bytes per pod for the plain way: a map by name, with every pod as it was
+/// parsed.
 ///
 /// # Panics
-/// Panics if dhat does not count.
+/// Panics if dhat is not counting.
 pub fn plain_bytes_per_pod(sharing: Sharing, pods: usize) -> f64 {
     bytes_each(sharing, pods, BTreeMap::new, |map, pod| {
         map.insert(pod.metadata.name.to_string(), pod);
@@ -41,8 +42,8 @@ pub fn plain_bytes_per_pod(sharing: Sharing, pods: usize) -> f64 {
     })
 }
 
-/// Returns the heap bytes per pod in a store. `add` puts a pod into the store and returns the
-/// number of pods in it.
+/// Returns the heap bytes per pod in a store. `add` adds a pod to the store and returns the number
+/// of pods in it.
 fn bytes_each<S>(
     sharing: Sharing,
     pods: usize,
@@ -54,7 +55,8 @@ fn bytes_each<S>(
         ..Plan::new(pods / EACH, EACH)
     };
     let drawn: Vec<Arc<Pod>> = plan.draw().into_iter().flat_map(|(_, pods)| pods).collect();
-    // Only the JSON of the drawn pods is kept, so that only parts found to be equal are shared.
+    // Keep only the JSON of the drawn pods, so that the store shares only the parts that it finds
+    // to be equal.
     let texts: Vec<String> = drawn.iter().map(|pod| pod.to_json().to_string()).collect();
     drop(drawn);
     let before = dhat::HeapStats::get().curr_bytes;

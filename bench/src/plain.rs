@@ -1,5 +1,5 @@
-//! The plain implementation for the rivals: strings as keys, one lock around one map, a scan where
-//! there is no index, and objects as a decoder leaves them.
+//! The plain implementation that the rivals use: strings as keys, one lock around one map, a scan
+//! where there is no index, and objects as they come from a decoder.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::hash::Hash;
@@ -11,10 +11,10 @@ use podstorm::intern::FIXED_STATE;
 use podstorm::object::{LabelSelector, Labels, Pod, ReplicaSet, Uid};
 use podstorm::ranking::DELETION_COST_ANNOTATION;
 
-/// A map of strings, sorted.
+/// A sorted map of strings.
 pub type Map = BTreeMap<String, String>;
 
-/// A pod with unshared members, limited to those that handlers and syncs read.
+/// A pod whose members are not shared. It has only the members that handlers and syncs read.
 #[derive(Clone, Debug, Default)]
 #[expect(missing_docs, reason = "the members of a pod under their usual names")]
 pub struct PlainPod {
@@ -29,12 +29,12 @@ pub struct PlainPod {
     pub created: String,
     pub deleted: bool,
     pub phase: String,
-    /// Type, status and time.
+    /// The type, status and time of each condition.
     pub conditions: Vec<[String; 3]>,
     pub restarts: Vec<i32>,
 }
 
-/// A controller reference.
+/// The reference to a controller.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[expect(
     missing_docs,
@@ -88,7 +88,7 @@ impl PlainPod {
         self.phase != "Succeeded" && self.phase != "Failed" && !self.deleted
     }
 
-    /// Returns when the pod became ready; `None` if it is not ready.
+    /// Returns the time at which the pod became ready; `None` if it is not ready.
     pub fn ready_since(&self) -> Option<&str> {
         let mut conditions = self.conditions.iter();
         let ready = conditions.find(|[kind, ..]| kind == "Ready");
@@ -97,7 +97,7 @@ impl PlainPod {
             .map(|[.., since]| since.as_str())
     }
 
-    /// Returns the cost in the pod's annotation; 0 if it is not a number.
+    /// Returns the deletion cost in the pod's annotation; 0 if it is absent or not a number.
     pub fn deletion_cost(&self) -> i32 {
         let text = self.annotations.get(DELETION_COST_ANNOTATION);
         text.and_then(|text| text.parse().ok()).unwrap_or(0)
@@ -112,15 +112,16 @@ pub fn map(labels: &Labels) -> Map {
         .collect()
 }
 
-/// A selector as written.
+/// A selector in the form in which it was written.
 #[derive(Clone, Debug)]
 pub struct PlainSelector {
     labels: Map,
-    /// Key, operator, values.
+    /// The key, operator and values of each expression.
     expressions: Vec<(String, String, Vec<String>)>,
 }
 
-/// A selector in the form that is evaluated: all requirements, by key, operator and values.
+/// A selector in the form in which it is evaluated: the key, operator and values of each
+/// requirement.
 pub type Requirements = Vec<(String, String, BTreeSet<String>)>;
 
 impl PlainSelector {
@@ -165,7 +166,7 @@ impl PlainSelector {
     }
 }
 
-/// Reports whether all requirements hold.
+/// Reports whether the labels satisfy all requirements.
 pub fn matches(requirements: &Requirements, labels: &Map) -> bool {
     requirements.iter().all(|(key, operator, values)| {
         let value = labels.get(key);
@@ -178,7 +179,7 @@ pub fn matches(requirements: &Requirements, labels: &Map) -> bool {
     })
 }
 
-/// A ReplicaSet with unshared members.
+/// A ReplicaSet whose members are not shared.
 #[derive(Clone, Debug)]
 #[expect(
     missing_docs,
@@ -220,13 +221,13 @@ impl PlainReplicaSet {
         }
     }
 
-    /// Returns `namespace/name`.
+    /// Returns the key, `namespace/name`.
     pub fn key(&self) -> String {
         format!("{}/{}", self.namespace, self.name)
     }
 }
 
-/// A store by `namespace/name`.
+/// A store of objects by `namespace/name`.
 pub type Store<T> = Mutex<HashMap<String, Arc<T>, RandomState>>;
 
 /// Creates a store of these items.
@@ -236,7 +237,7 @@ pub fn store<T>(items: impl IntoIterator<Item = (String, T)>) -> Store<T> {
     Mutex::new(map)
 }
 
-/// The creations and the deleted pods still to be seen, by key and behind one lock.
+/// The number of expected creations and the set of expected deletions, by key, behind one lock.
 #[derive(Debug)]
 pub struct PlainExpectations<P>(Mutex<HashMap<String, Expected<P>, RandomState>>);
 
@@ -249,21 +250,21 @@ impl<P: Ord> PlainExpectations<P> {
         all.insert(key.to_owned(), (creations, deletions));
     }
 
-    /// Counts a creation.
+    /// Records an observed creation.
     pub fn creation_observed(&self, key: &str) {
         if let Some((creations, _)) = self.0.lock().expect("not poisoned").get_mut(key) {
             *creations -= 1;
         }
     }
 
-    /// Counts the deletion of a pod.
+    /// Records the observed deletion of a pod.
     pub fn deletion_observed(&self, key: &str, pod: &P) {
         if let Some((_, deletions)) = self.0.lock().expect("not poisoned").get_mut(key) {
             deletions.remove(pod);
         }
     }
 
-    /// Reports whether nothing is left to be seen.
+    /// Reports whether nothing more is expected.
     pub fn satisfied(&self, key: &str) -> bool {
         let all = self.0.lock().expect("not poisoned");
         all.get(key)
@@ -281,7 +282,7 @@ impl<P> Default for PlainExpectations<P> {
 #[derive(Debug)]
 pub struct PlainQueue<K>(Mutex<Waiting<K>>);
 
-/// The order, the waiting keys, and the keys being processed.
+/// The waiting keys in order, the set of waiting keys, and the set of keys being processed.
 type Waiting<K> = (
     VecDeque<K>,
     HashSet<K, RandomState>,
@@ -289,7 +290,7 @@ type Waiting<K> = (
 );
 
 impl<K: Hash + Eq + Clone> PlainQueue<K> {
-    /// Adds a key. Returns whether it was not waiting yet.
+    /// Adds a key. Returns false if it is already waiting.
     pub fn add(&self, key: K) -> bool {
         let (order, dirty, processing) = &mut *self.0.lock().expect("not poisoned");
         let is_new = dirty.insert(key.clone());
@@ -299,7 +300,7 @@ impl<K: Hash + Eq + Clone> PlainQueue<K> {
         is_new
     }
 
-    /// Takes the oldest key.
+    /// Takes the oldest key; `None` if none is waiting.
     pub fn take(&self) -> Option<K> {
         let (order, dirty, processing) = &mut *self.0.lock().expect("not poisoned");
         let key = order.pop_front()?;
@@ -308,7 +309,7 @@ impl<K: Hash + Eq + Clone> PlainQueue<K> {
         Some(key)
     }
 
-    /// Ends the work on a key, which waits again if it was added in the meantime.
+    /// Ends the processing of a key. If the key was added in the meantime, it waits again.
     pub fn done(&self, key: K) {
         let (order, dirty, processing) = &mut *self.0.lock().expect("not poisoned");
         processing.remove(&key);

@@ -7,21 +7,22 @@ use podstorm::object::{
 };
 use podstorm::ranking::{DELETION_COST_ANNOTATION, NodeCounts, RankFields};
 
-/// The current time of all drawn pods, in seconds since the Unix epoch.
+/// The current time for all drawn pods, in seconds since the Unix epoch.
 pub const NOW_SECONDS: i64 = 1_772_921_233;
-/// The current time in nanoseconds.
+/// The current time for all drawn pods, in nanoseconds since the Unix epoch.
 pub const NOW_NS: i64 = NOW_SECONDS * 1_000_000_000 + 958_781_165;
 
 const DAY_SECONDS: i64 = 86_400;
 
-/// The history of a ReplicaSet's pods.
+/// How the pods of a ReplicaSet came into existence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Growth {
-    /// Thirty days: 95 % are ready, 5 % have a deletion cost, 8 % were restarted. The number of
-    /// nodes is a tenth of the number of pods.
+    /// Over thirty days: 95 % of the pods are ready, 5 % have a deletion cost, 8 % have restarted.
+    /// The number of nodes is a tenth of the number of pods.
     Month,
-    /// One minute, less than ten hours ago: all are ready, without costs and restarts, one per
-    /// node. Neither rules 1 to 5 nor the age bucket distinguishes them.
+    /// Within one minute, less than ten hours ago: all pods are ready, without costs and restarts,
+    /// and each is on a node of its own. Neither rules 1 to 5 nor the age bucket distinguishes
+    /// them.
     Burst,
 }
 
@@ -99,7 +100,7 @@ fn drawn_pod(index: usize, growth: Growth, nodes: &[Str], rng: &mut Rng) -> Pod 
     pod
 }
 
-/// Returns the number of a drawn pod's node; 0 without one.
+/// Returns the number of a drawn pod's node; 0 if the pod has no node.
 pub fn node_number(pod: &Pod) -> u32 {
     let digits = |name: &Str| name[5..].parse::<u32>().expect("drawn names end in digits");
     pod.node_name.as_ref().map_or(0, |name| 1 + digits(name))

@@ -9,8 +9,8 @@ use criterion::Criterion;
 use criterion::profiler::Profiler;
 use podstorm_loadgen::profile::{HERTZ, Sampler};
 
-/// Returns criterion with this profiler. The time per bench is such that all of them together take
-/// ten minutes.
+/// Returns a criterion with this profiler. The time per bench is chosen so that all benches
+/// together take ten minutes.
 pub fn criterion() -> Criterion {
     Criterion::default()
         .warm_up_time(Duration::from_millis(500))

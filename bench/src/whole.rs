@@ -1,5 +1,4 @@
-//! Whole runs of the `loadgen` command as child processes, and the resources that each of them
-//! used.
+//! Whole runs of the `loadgen` command as child processes, and the resources that each run used.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -12,38 +11,36 @@ use serde_json::Value;
 
 use crate::results::{package_directory, target_directory};
 
-/// The result of one run and the resources that it used.
+/// The result of a run, and the resources that the run used.
 #[derive(Debug)]
 pub struct Spent {
-    /// Seconds from the start of the process to its end. Includes work that the result's own figure
-    /// leaves out, such as freeing a million pods.
+    /// The time from the start to the end of the process, in seconds. Includes work that the
+    /// result's own duration does not, such as freeing a million pods.
     pub wall_seconds: f64,
-    /// CPU time of the whole process, user and system, in seconds.
+    /// The CPU time of the whole process, user and system, in seconds.
     pub cpu_seconds: f64,
-    /// Maximum resident memory, in bytes; 0 if the result does not have it.
+    /// The maximum resident memory in bytes; 0 if the result does not contain it.
     pub peak_memory_bytes: f64,
-    /// The result.
+    /// The result, as parsed JSON.
     pub result: Value,
-    /// The result as it was written.
+    /// The result, as the text that the process wrote.
     pub text: Vec<u8>,
 }
 
 impl Spent {
-    /// Returns a number of the result, by its path (`/pods/created`).
+    /// Returns a number in the result by its path, e.g. `/pods/created`.
     ///
     /// # Errors
-    ///
-    /// Fails if there is none.
+    /// Fails if there is no such number.
     pub fn number(&self, path: &str) -> anyhow::Result<f64> {
         let value = self.result.pointer(path).and_then(Value::as_f64);
         value.with_context(|| format!("the result has no number {path}"))
     }
 
-    /// Returns a member of a phase of the result, by the name of the phase.
+    /// Returns a number in a phase of the result, by the names of the phase and the member.
     ///
     /// # Errors
-    ///
-    /// Fails if there is none.
+    /// Fails if there is no such number.
     pub fn phase(&self, name: &str, member: &str) -> anyhow::Result<f64> {
         let phases = self.result["phases"].as_array();
         let mut phases = phases.into_iter().flatten();
@@ -54,34 +51,31 @@ impl Spent {
     }
 }
 
-/// Cargo flags: the features of the whole workspace and, through an example, those of tests. The
-/// program then reuses the builds of benches and tests, and is only linked.
+/// Flags for cargo: the features of the whole workspace and, through an example, those of tests.
+/// With them, the program reuses the builds of benches and tests, and only needs to be linked.
 const AS_BENCHES: &[&str] = &["--workspace", "--example", "replica_set_name"];
 
-/// Builds the release binary of `loadgen` if it is not up to date. Returns its path.
+/// Builds the release binary of `loadgen` if it is out of date. Returns the path of the binary.
 ///
 /// # Errors
-///
-/// Fails if it can't be built.
+/// Fails if the build fails.
 pub fn loadgen() -> anyhow::Result<PathBuf> {
     build(&["--release"])
 }
 
-/// Like [`loadgen`], with further flags of cargo, to the same path.
+/// Like [`loadgen`], with further flags for cargo. The path is the same.
 ///
 /// # Errors
-///
-/// Fails if it can't be built.
+/// Fails if the build fails.
 pub fn loadgen_with(flags: &[&str]) -> anyhow::Result<PathBuf> {
     build(&[&["--release"], flags].concat())
 }
 
-/// Like [`loadgen`], in the profile of this program: under `cargo test` that of the tests, for
-/// which it has already been built.
+/// Like [`loadgen`], in the profile of this program. Under `cargo test`, this is the profile of the
+/// tests, for which `loadgen` has already been built.
 ///
 /// # Errors
-///
-/// Fails if it can't be built.
+/// Fails if the build fails.
 pub fn loadgen_as_built() -> anyhow::Result<PathBuf> {
     if cfg!(debug_assertions) {
         build(&[])
@@ -111,11 +105,10 @@ fn build(flags: &[&str]) -> anyhow::Result<PathBuf> {
         .join(format!("loadgen{}", std::env::consts::EXE_SUFFIX)))
 }
 
-/// Runs `loadgen run` with these arguments, separated by spaces, without output.
+/// Runs `loadgen run` with these arguments, which are separated by spaces, and without output.
 ///
 /// # Errors
-///
-/// Fails if it doesn't start, or doesn't meet its condition.
+/// Fails if the process doesn't start or if the run doesn't meet its condition.
 pub fn run(binary: &Path, arguments: &str) -> anyhow::Result<Spent> {
     call(binary, &format!("run {arguments}"))
 }
@@ -123,8 +116,7 @@ pub fn run(binary: &Path, arguments: &str) -> anyhow::Result<Spent> {
 /// Like [`run`], for any subcommand that accepts `--quiet` and `--json`.
 ///
 /// # Errors
-///
-/// Fails if it doesn't start, or ends with a status other than 0.
+/// Fails if the process doesn't start, or ends with a status other than 0.
 pub fn call(binary: &Path, arguments: &str) -> anyhow::Result<Spent> {
     let (clock, cpu_before) = (RealClock::start(), children_cpu_seconds()?);
     let output = Command::new(binary)
@@ -153,7 +145,8 @@ pub fn call(binary: &Path, arguments: &str) -> anyhow::Result<Spent> {
     })
 }
 
-/// Returns the CPU time of the child processes that have ended and were waited for, in seconds.
+/// Returns the total CPU time, in seconds, of the child processes that have ended and were waited
+/// for.
 fn children_cpu_seconds() -> anyhow::Result<f64> {
     let usage = getrusage(UsageWho::RUSAGE_CHILDREN)
         .context("cannot read the CPU time of child processes")?;

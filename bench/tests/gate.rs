@@ -1,4 +1,4 @@
-//! The `gate` command from outside: exit status, messages and files, on recorded measurements and
+//! Tests of the `gate` command: exit status, messages and files, with recorded measurements and
 //! with missing or broken tools. The last test really counts, and needs valgrind and
 //! gungraun-runner.
 #![expect(
@@ -13,13 +13,13 @@ use std::process::{Command, Output};
 use podstorm_bench::hot::paths;
 use tempfile::TempDir;
 
-/// Returns both streams.
+/// Returns the text of both streams.
 fn said(output: &Output) -> String {
     let text = [&output.stdout[..], &output.stderr[..]].concat();
     String::from_utf8(text).unwrap()
 }
 
-/// Asserts a command's exit status, and that these words are in one of its streams.
+/// Asserts the exit status of a command, and that each of these texts is in one of its streams.
 #[track_caller]
 fn expect(output: &Output, code: i32, words: &[&str]) {
     let text = said(output);
@@ -29,7 +29,7 @@ fn expect(output: &Output, code: i32, words: &[&str]) {
     }
 }
 
-/// A folder with budgets and a measurement that fits them.
+/// A folder with budgets and with a measurement within them.
 struct Place(TempDir);
 
 const TOOLCHAIN: &str =
@@ -78,7 +78,7 @@ impl Place {
         command.args(arguments).output().unwrap()
     }
 
-    /// Runs the gate with measuring, and with only the tools of this place in `PATH`.
+    /// Runs the gate so that it measures, with only the tools of this place in `PATH`.
     fn gate_that_measures(&self, arguments: &[&str]) -> Output {
         let mut command = Command::new(env!("CARGO_BIN_EXE_gate"));
         command.arg("--budgets").arg(self.path("budgets.toml"));
@@ -99,8 +99,8 @@ impl Place {
     }
 
     /// Adds a tool that runs a shell script. Another process writes the file: if this process had
-    /// it open for writing, a child that another test starts at the same time would have it open
-    /// too, and a file open for writing can't be executed.
+    /// the file open for writing, a child that another test starts at the same time would have it
+    /// open, too, and a file that is open for writing can't be executed.
     fn tool(&self, name: &str, script: &str) {
         let wrote = Command::new("sh")
             .args(["-c", r#"printf '%s\n' "$1" >"$0" && chmod 755 "$0""#])
@@ -248,7 +248,7 @@ fn missing_or_malformed_budgets_never_pass() {
         2,
         &["budgets.toml: cannot be read", "--bless-all"],
     );
-    // Even if nothing else would stop it, and before anything is measured.
+    // The check comes before anything is measured, even if nothing else would stop the gate.
     expect(
         &place.gate_that_measures(&[]),
         2,
@@ -286,7 +286,7 @@ fn unknown_rows_and_flags_are_refused() {
             "--bless sync/idle/50 --reason x",
             &["no row \"sync/idle/50\""],
         ),
-        // Known, but not among the requested rows.
+        // The id is known, but is not among the requested rows.
         (
             "--only queue/other --bless queue/cycle/1 --reason x",
             &["queue/other"],
@@ -321,7 +321,7 @@ fn errors_are_reported_before_a_useless_measurement() {
             "there is no directory no/such",
         ),
     ] {
-        // The gate does not get as far as the missing tools.
+        // The gate stops before it notices the missing tools.
         let output = place.gate_that_measures(arguments);
         expect(&output, 2, &[words]);
         assert!(!said(&output).contains("valgrind"));
@@ -443,7 +443,7 @@ fn a_failed_build_or_count_never_passes() {
 #[test]
 fn unwritable_outputs_are_refused_before_any_measurement() {
     let place = Place::new();
-    // Reading this would fail, but only later.
+    // Reading this measurement would fail, but only later.
     place.measure("nothing that can be read");
     let before = place.budgets();
     let folder = place.path("folder");
@@ -464,7 +464,7 @@ fn unwritable_outputs_are_refused_before_any_measurement() {
     fs::remove_file(place.path("budgets.toml")).unwrap();
     fs::create_dir(place.path("budgets.toml")).unwrap();
     let blessing = place.gate(&["--bless-all", "--reason", "x"]);
-    expect(&blessing, 2, &["budgets.toml: is a directory; name a file"]);
+    expect(&blessing, 2, &["budgets.toml: is a directory; expected a file"]);
     let left = fs::read_dir(place.0.path()).unwrap().flatten();
     assert!(
         left.map(|file| file.file_name())
@@ -472,9 +472,9 @@ fn unwritable_outputs_are_refused_before_any_measurement() {
     );
 }
 
-/// Counts for real, twice: the paths unchanged, compared with the committed budgets, and with a
-/// slow path and an allocation planted. Only `.ci/run` has the tools for this, and selects the test
-/// by name.
+/// Counts for real, twice: the unchanged paths, compared with the committed budgets, and then with
+/// a slow path and an allocation planted. Only `.ci/run` has the tools for this; it selects the
+/// test by name.
 #[test]
 #[ignore = "needs valgrind and gungraun-runner; .ci/run runs it"]
 fn the_gate_closes_on_a_planted_slow_path_and_allocation() {

@@ -1,8 +1,8 @@
-//! Nothing that is kept for deleted ReplicaSets grows. A controller goes through rollouts, each of
-//! which adds ReplicaSets and pods with new names and removes them again, and its memory afterwards
-//! is the same as before.
+//! The data that is kept for deleted ReplicaSets does not grow. A controller goes through rollouts,
+//! each of which adds ReplicaSets and pods with new names and removes them again. Afterwards, its
+//! memory is the same as before.
 //!
-//! A single test in its process, because the counter counts every thread.
+//! This is the only test in its process, because the counter counts every thread.
 
 use std::sync::Arc;
 
@@ -17,19 +17,19 @@ use podstorm::replicaset::{Controller, ControllerOptions, ReplicaSetSync};
 #[global_allocator]
 static ALLOCATOR: dhat::Alloc = dhat::Alloc;
 
-/// ReplicaSets of a rollout, and pods of each.
+/// The number of ReplicaSets in a rollout, and of pods per ReplicaSet.
 const SETS: u128 = 5;
 const PODS: usize = 4;
 
 /// The duration of a rollout: longer than the cooldown of a key.
 const ROLLOUT_NS: i64 = 400_000_000_000;
 
-/// A leak of this many bytes for each removed ReplicaSet would be noticed. A leak of one byte would
-/// not: shards of the cache keep their largest size, and some reach it late.
+/// The test would notice a leak of this many bytes per removed ReplicaSet. It would not notice a
+/// single byte: shards of the cache keep their largest size, and some reach it late.
 const LEAK_BYTES: usize = 4;
 
-/// After this many rollouts the tables have nearly reached their final size: some are swept only
-/// when they have grown.
+/// The number of rollouts after which the tables have nearly reached their final size. Some are
+/// swept only after they have grown.
 const SETTLED: usize = 500;
 const ROLLOUTS: usize = 2_000;
 
@@ -67,7 +67,7 @@ impl Harness {
         self.controller.pod_changed(&change, self.now);
     }
 
-    /// Syncs all waiting keys. Returns the requested pods and the names of the pods to delete.
+    /// Syncs all waiting keys. Returns the pods to create and the names of the pods to delete.
     fn work(&mut self) -> (Vec<Pod>, Vec<String>) {
         let (mut made, mut deleted) = (Vec::new(), Vec::new());
         let Harness {
@@ -176,7 +176,7 @@ fn roll_out(harness: &mut Harness, number: u128) {
 
 #[test]
 fn nothing_is_kept_for_deleted_replica_sets() {
-    // The number of bytes is needed, not the place of their allocation.
+    // Only the number of bytes is needed, not where they were allocated.
     let profiler = dhat::Profiler::builder().testing();
     let _profiler = profiler.trim_backtraces(Some(0)).build();
     for behaviour in Behaviour::ALL {

@@ -1,14 +1,15 @@
-//! The `loadgen` command for tests: builds it if it is out of date, runs it, and checks its output.
+//! The `loadgen` command for tests: builds the command if it is out of date, runs it, and checks
+//! its output.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::OnceLock;
 
-/// Returns the path of the command next to the running test, after bringing it up to date.
+/// Returns the path of the command next to the running test. Brings the command up to date first.
 ///
 /// # Panics
-/// If it can neither be built nor found.
+/// Panics if the command can neither be built nor found.
 pub fn loadgen() -> &'static Path {
     static PATH: OnceLock<PathBuf> = OnceLock::new();
     PATH.get_or_init(|| {
@@ -32,8 +33,8 @@ pub fn loadgen() -> &'static Path {
                 "--workspace",
                 "--bin",
                 "loadgen",
-                // With an example, cargo resolves the features of the tests, so it reuses their
-                // build.
+                // With an example, cargo resolves the same features as for the tests, so it reuses
+                // their build.
                 "--example",
                 "replica_set_name",
             ])
@@ -46,7 +47,7 @@ pub fn loadgen() -> &'static Path {
             .current_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join(".."))
             .status();
         match built {
-            // Otherwise the tests would run an old command.
+            // Otherwise, the tests would run an outdated command.
             Ok(status) => assert!(status.success(), "the build of loadgen failed"),
             Err(_) => assert!(binary.exists(), "{} is missing", binary.display()),
         }
@@ -54,9 +55,9 @@ pub fn loadgen() -> &'static Path {
     })
 }
 
-/// Returns the cargo that runs the test, without the environment variables of the test's package. A
-/// build script that depends on them, such as ring's, would rerun, and everything that depends on
-/// it would be rebuilt.
+/// Returns the cargo that runs the test, without the environment variables of the test's package: a
+/// build script that depends on them, such as ring's, would run again, and everything that depends
+/// on it would be rebuilt.
 fn cargo() -> Command {
     let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or("cargo".into()));
     for (name, _) in std::env::vars_os() {
@@ -68,7 +69,7 @@ fn cargo() -> Command {
     cargo
 }
 
-/// Splits a command line into words like a shell, with single quotes only.
+/// Splits a command line into words like a shell, but supports only single quotes.
 pub fn words(line: &str) -> Vec<String> {
     let (mut words, mut word, mut is_quoted) = (Vec::new(), None::<String>, false);
     for c in line.chars() {
@@ -85,11 +86,11 @@ pub fn words(line: &str) -> Vec<String> {
     words
 }
 
-/// Parses a text with one case per line: its parts, separated by ` => `. The last part may be
-/// empty. Other lines are comments.
+/// Parses a text with one case per line, whose parts are separated by ` => `. The last part may be
+/// empty. Lines without ` => ` are comments.
 ///
 /// # Panics
-/// If a case has more or fewer parts.
+/// Panics if a case has more or fewer parts.
 #[track_caller]
 pub fn cases<const PARTS: usize>(text: &str) -> Vec<[&str; PARTS]> {
     let cases = text.lines().filter(|line| line.contains(" =>"));
@@ -104,17 +105,17 @@ pub fn cases<const PARTS: usize>(text: &str) -> Vec<[&str; PARTS]> {
     parts.collect()
 }
 
-/// Returns the command with these [words] as arguments and an empty standard input.
+/// Returns the command with the [words] of a line as arguments, and with empty standard input.
 pub fn command(line: &str) -> Command {
     let mut command = Command::new(loadgen());
     command.args(words(line)).stdin(Stdio::null());
     command
 }
 
-/// Runs the command in a folder with an empty standard input.
+/// Runs the command in a folder, with empty standard input.
 ///
 /// # Panics
-/// If it does not start.
+/// Panics if the command does not start.
 pub fn run_in(folder: impl AsRef<Path>, line: &str) -> Output {
     command(line)
         .current_dir(folder.as_ref())
@@ -126,16 +127,16 @@ pub fn run_in(folder: impl AsRef<Path>, line: &str) -> Output {
 /// Runs the command in the test's folder.
 ///
 /// # Panics
-/// If it does not start.
+/// Panics if the command does not start.
 pub fn run(line: &str) -> Output {
     run_in(".", line)
 }
 
 /// Runs the command in a folder and interrupts it, like Ctrl-C, after its first line on standard
-/// error. The second part of the result is its standard error after that line.
+/// error. The second part of the result is the rest of its standard error.
 ///
 /// # Panics
-/// If it does not start, or ends before it is interrupted.
+/// Panics if the command does not start, or ends before it is interrupted.
 #[cfg(unix)]
 pub fn run_until_interrupted(folder: impl AsRef<Path>, line: &str) -> (Output, String) {
     use std::io::{BufRead, BufReader};
@@ -152,7 +153,7 @@ pub fn run_until_interrupted(folder: impl AsRef<Path>, line: &str) -> (Output, S
         .read_line(&mut line)
         .expect("the command writes a line");
     send("INT", &child);
-    // Keep reading, or the command would write to a closed pipe.
+    // Continue to read, or the command would write to a closed pipe.
     let rest = std::thread::spawn(move || std::io::read_to_string(errors));
     let output = child.wait_with_output().expect("it ends");
     let rest = rest.join().expect("nothing panics");
@@ -162,7 +163,7 @@ pub fn run_until_interrupted(folder: impl AsRef<Path>, line: &str) -> (Output, S
 /// Sends a signal to a running process.
 ///
 /// # Panics
-/// If it has ended.
+/// Panics if the process has ended.
 #[track_caller]
 pub fn send(signal: &str, process: &Child) {
     let kill = Command::new("kill")
@@ -177,7 +178,7 @@ pub fn send(signal: &str, process: &Child) {
 /// Returns the standard error of the command.
 ///
 /// # Panics
-/// If it is not UTF-8.
+/// Panics if the output is not UTF-8.
 pub fn stderr(output: &Output) -> String {
     String::from_utf8(output.stderr.clone()).expect("messages are UTF-8")
 }
@@ -185,15 +186,16 @@ pub fn stderr(output: &Output) -> String {
 /// Returns the standard output of the command.
 ///
 /// # Panics
-/// If it is not UTF-8.
+/// Panics if the output is not UTF-8.
 pub fn stdout(output: &Output) -> String {
     String::from_utf8(output.stdout.clone()).expect("reports are UTF-8")
 }
 
-/// Asserts that a string contains all these phrases, separated by bars: `--engine | virtual`.
+/// Asserts that a string contains all of these phrases, which are separated by bars: `--engine |
+/// virtual`.
 ///
 /// # Panics
-/// If it does not.
+/// Panics if a phrase is missing.
 #[track_caller]
 pub fn holds(text: &str, words: &str) {
     for word in words.split(" | ") {
@@ -201,11 +203,11 @@ pub fn holds(text: &str, words: &str) {
     }
 }
 
-/// Checks that a command was refused with one message that [holds] these phrases, and with no other
-/// output.
+/// Checks that a command was rejected with one message that [holds] these phrases, and without
+/// other output.
 ///
 /// # Errors
-/// The difference from that.
+/// Returns the first deviation from that.
 pub fn refusal(output: &Output, words: &str) -> Result<(), String> {
     let (text, status) = (stderr(output), output.status);
     if status.code() != Some(2) || text.matches("error: ").count() != 1 {
@@ -224,10 +226,10 @@ pub fn refusal(output: &Output, words: &str) -> Result<(), String> {
     }
 }
 
-/// Asserts a [refusal].
+/// Asserts a [refusal] of a command.
 ///
 /// # Panics
-/// If the command was not refused that way.
+/// Panics if the command was not rejected in this way.
 #[track_caller]
 pub fn assert_refused(output: &Output, words: &str) {
     if let Err(wrong) = refusal(output, words) {
@@ -235,10 +237,10 @@ pub fn assert_refused(output: &Output, words: &str) {
     }
 }
 
-/// Asserts that a command ended with an exit code. Returns its standard output.
+/// Asserts that a command ended with this exit code. Returns its standard output.
 ///
 /// # Panics
-/// If it did not.
+/// Panics if the command ended with another code.
 #[track_caller]
 pub fn ended(output: &Output, code: i32) -> String {
     let (told, printed) = (stderr(output), stdout(output));
@@ -246,20 +248,20 @@ pub fn ended(output: &Output, code: i32) -> String {
     printed
 }
 
-/// Asserts that a command succeeded without a message. Returns its standard output.
+/// Asserts that a command succeeded without messages. Returns its standard output.
 ///
 /// # Panics
-/// If it did not.
+/// Panics if the command failed or printed a message.
 #[track_caller]
 pub fn told(output: &Output) -> String {
     assert!(output.stderr.is_empty(), "{}", stderr(output));
     ended(output, 0)
 }
 
-/// Runs the command with a text, such as an exported cluster, on its standard input.
+/// Runs the command with a text on its standard input, such as an exported cluster.
 ///
 /// # Panics
-/// If it does not start.
+/// Panics if the command does not start.
 pub fn run_with_stdin(line: &str, text: &str) -> Output {
     let mut child = command(line)
         .stdin(Stdio::piped())
@@ -268,7 +270,7 @@ pub fn run_with_stdin(line: &str, text: &str) -> Output {
         .spawn()
         .expect("the command starts");
     let mut stdin = child.stdin.take().expect("standard input is piped");
-    // Ignored: a command may stop reading early. The caller checks its output.
+    // Ignore errors: a command may stop reading early, and the caller checks its output.
     let _ = stdin.write_all(text.as_bytes());
     drop(stdin);
     child.wait_with_output().expect("the command ends")

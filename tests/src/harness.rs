@@ -1,4 +1,4 @@
-//! A running cluster for walk-throughs: a test applies manifests and waits for the effects. The
+//! A running cluster for walk-throughs: a test applies manifests and waits for their effects. The
 //! same test runs on the virtual engine and on threads.
 
 use std::path::Path;
@@ -15,17 +15,17 @@ use podstorm_sim::engine;
 use podstorm_sim::options::{EngineKind, SimOptions};
 use serde_json::{Value, json};
 
-/// The namespace of all manifests.
+/// The namespace of the objects in all manifests.
 pub const NAMESPACE: &str = "default";
 
 /// The number of nanoseconds in a second.
 pub const SECOND_NS: i64 = 1_000_000_000;
 
-/// The time limit for any wait, in the cluster's time. Waits need less than a tenth of it, but a
-/// busy machine must not fail a test.
+/// The time limit for any wait, on the cluster's clock. A wait needs less than a tenth of it, but a
+/// test must not fail on a busy machine.
 const LIMIT_NS: i64 = 120 * SECOND_NS;
 
-/// The number of nodes.
+/// The number of nodes in a cluster.
 const NODES: u32 = 20;
 
 /// A running cluster with nodes and the namespace `default`.
@@ -40,7 +40,7 @@ impl Harness {
         Harness::with(engine, |_| {})
     }
 
-    /// Creates a cluster with options changed by `change`.
+    /// Creates a cluster whose options `change` changes.
     pub fn with(engine: EngineKind, change: impl FnOnce(&mut SimOptions)) -> Harness {
         let harness = Harness::without_nodes(engine, change);
         for number in 1..=NODES {
@@ -49,7 +49,7 @@ impl Harness {
         harness
     }
 
-    /// Like [`with`](Harness::with), without nodes.
+    /// Like [`with`](Harness::with), but without nodes.
     pub fn without_nodes(engine: EngineKind, change: impl FnOnce(&mut SimOptions)) -> Harness {
         let mut options = SimOptions::new(engine, 7);
         options.threads = options.threads.min(2);
@@ -74,10 +74,10 @@ impl Harness {
         self.inner.now()
     }
 
-    /// Creates every object of `tests/manifests/<file>`.
+    /// Creates every object in `tests/manifests/<file>`.
     ///
     /// # Panics
-    /// If the file is unreadable or the server refuses an object.
+    /// Panics if the file is unreadable, or if the server rejects an object.
     pub fn apply(&self, file: &str) {
         let read = "the manifest's object is readable";
         for object in manifest(file) {
@@ -97,10 +97,10 @@ impl Harness {
         created.expect("the object is accepted");
     }
 
-    /// Returns the ReplicaSet with a name.
+    /// Returns the ReplicaSet with this name.
     ///
     /// # Panics
-    /// If it does not exist.
+    /// Panics if the ReplicaSet does not exist.
     pub fn replica_set(&self, name: &str) -> Arc<ReplicaSet> {
         self.cluster()
             .get(NAMESPACE, name)
@@ -120,18 +120,18 @@ impl Harness {
     /// Runs the cluster until `holds` returns true.
     ///
     /// # Panics
-    /// If that takes too long.
+    /// Panics if `holds` does not return true within the time limit.
     pub fn until(&mut self, what: &str, holds: impl FnMut(&Cluster) -> bool) {
         if !self.inner.until(LIMIT_NS, holds) {
             panic!("never happened: {what}\n{}", picture(self.cluster()));
         }
     }
 
-    /// Runs the cluster until a ReplicaSet has exactly this many ready pods and the cluster is at
-    /// rest.
+    /// Runs the cluster until a ReplicaSet has exactly this many ready pods and the cluster has
+    /// come to rest.
     ///
     /// # Panics
-    /// If that takes too long, or the state does not last.
+    /// Panics if that takes too long, or if the state does not last.
     pub fn until_ready(&mut self, name: &str, replicas: usize) {
         let settled = |cluster: &Cluster| is_ready(cluster, name, replicas);
         self.until(&format!("{name} with {replicas} ready pods"), settled);
@@ -146,7 +146,7 @@ impl Harness {
     /// Runs the cluster until there is nothing left to do.
     ///
     /// # Panics
-    /// If it never comes to rest.
+    /// Panics if the cluster does not come to rest within the time limit.
     pub fn settle(&mut self) {
         assert!(
             self.inner.settle(LIMIT_NS),
@@ -155,10 +155,10 @@ impl Harness {
         );
     }
 
-    /// Sets `spec.replicas` through the scale subresource.
+    /// Sets the `spec.replicas` of a ReplicaSet through the subresource `scale`.
     ///
     /// # Panics
-    /// If it is refused.
+    /// Panics if the server rejects the update.
     pub fn scale(&self, name: &str, replicas: i32) {
         let update = ScaleUpdate {
             replicas,
@@ -172,7 +172,7 @@ impl Harness {
     /// Applies a JSON merge patch to a pod.
     ///
     /// # Panics
-    /// If it is refused.
+    /// Panics if the server rejects the patch.
     pub fn patch_pod(&self, name: &str, patch: &Value) {
         let patch: Map = serde_json::from_value(patch.clone()).expect("a patch must be an object");
         let patch = Patch::Merge(patch);
@@ -181,10 +181,10 @@ impl Harness {
             .expect("the patch is accepted");
     }
 
-    /// Deletes a ReplicaSet or begins its deletion. Returns its last stored state.
+    /// Deletes a ReplicaSet, or begins its deletion. Returns the ReplicaSet as it was last stored.
     ///
     /// # Panics
-    /// If it is refused.
+    /// Panics if the server rejects the deletion.
     pub fn delete_replica_set(&self, name: &str, propagation: Propagation) -> Arc<ReplicaSet> {
         let options = DeleteOptions {
             propagation: Some(propagation),
@@ -204,14 +204,14 @@ pub fn pods(cluster: &Cluster) -> Vec<Arc<Pod>> {
     pods
 }
 
-/// Returns the pods whose controller has the UID.
+/// Returns the pods whose controller has this UID.
 pub fn owned(pods: &[Arc<Pod>], uid: &Uid) -> Vec<Arc<Pod>> {
     let is_owned = |pod: &&Arc<Pod>| pod.metadata.controller().is_some_and(|o| o.uid == *uid);
     pods.iter().filter(is_owned).cloned().collect()
 }
 
-/// Reports whether the ReplicaSet wants, has and reports this many pods, all of them ready, and
-/// owns no other pods.
+/// Reports whether the ReplicaSet wants, has and reports this many pods, whether all of them are
+/// ready, and whether it owns no other pods.
 fn is_ready(cluster: &Cluster, name: &str, replicas: usize) -> bool {
     let Ok(found) = cluster.get::<ReplicaSet>(NAMESPACE, name) else {
         return false;
@@ -233,7 +233,7 @@ fn is_ready(cluster: &Cluster, name: &str, replicas: usize) -> bool {
         && owned.iter().all(|pod| pod.is_active() && pod.is_ready())
 }
 
-/// Describes a cluster, for a failed test.
+/// Describes the state of a cluster, for the message of a failed test.
 fn picture(cluster: &Cluster) -> String {
     let sets = cluster.list::<ReplicaSet>(Some(NAMESPACE)).0;
     let sets = sets.iter().map(|set| {
@@ -263,7 +263,7 @@ fn picture(cluster: &Cluster) -> String {
     format!("{} pods\n{}", pods.len(), lines.join("\n"))
 }
 
-/// Returns the documents of a manifest as JSON.
+/// Returns the documents in a manifest as JSON.
 fn manifest(file: &str) -> Vec<Value> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("manifests")

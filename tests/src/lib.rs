@@ -1,12 +1,12 @@
-//! Code that the cross-crate tests share: the conformance runner, the fuzz targets, a cluster for
+//! Code that the tests across crates share: the conformance runner, the fuzz targets, a cluster for
 //! walk-throughs, scripted hazards, and access to the source files.
 //!
-//! Unit tests of a module are in its file or its `tests.rs`; tests of one crate from outside are in
-//! the crate's `tests` folder. Tests across crates are here. `tests/all` is one program that needs
-//! only Rust: the command line in `cli`, recorded cases, walk-throughs, scripted hazards, the
-//! structure and the house rules. `tests/real` is one program whose tests need a browser, kubectl
-//! or the real kube-controller-manager (`cargo real`). `schedules` has schedules of the fault
-//! simulator that once failed.
+//! Unit tests of a module are in its file or in its `tests.rs`; tests of one crate from outside are
+//! in the crate's `tests` folder. This package contains the tests across crates. `tests/all` is one
+//! program that needs only Rust: the command line in `cli`, recorded cases, walk-throughs, scripted
+//! hazards, the structure and the house rules. `tests/real` is one program whose tests need a
+//! browser, kubectl or the real kube-controller-manager (`cargo real`). `schedules` contains
+//! schedules of the fault simulator that once failed.
 
 pub mod command;
 pub mod conformance;

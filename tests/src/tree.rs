@@ -10,7 +10,7 @@ pub fn root() -> PathBuf {
 /// A source file.
 #[derive(Debug)]
 pub struct Source {
-    /// The path from the root, with `/`.
+    /// The path from the root of the workspace, with `/` as separator.
     pub path: String,
     /// The content.
     pub text: String,
@@ -19,7 +19,7 @@ pub struct Source {
 /// Returns the Rust files in a folder, at any depth, sorted by path.
 ///
 /// # Panics
-/// If one is unreadable.
+/// Panics if a file is unreadable.
 pub fn sources(folder: &str) -> Vec<Source> {
     texts(folder, &["rs"])
 }
@@ -27,7 +27,7 @@ pub fn sources(folder: &str) -> Vec<Source> {
 /// Returns the files in a folder with these extensions, at any depth, sorted by path.
 ///
 /// # Panics
-/// If one is unreadable.
+/// Panics if a file is unreadable.
 pub fn texts(folder: &str, extensions: &[&str]) -> Vec<Source> {
     let mut files = Vec::new();
     collect(&root().join(folder), folder, extensions, &mut files);

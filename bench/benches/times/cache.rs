@@ -1,5 +1,5 @@
 //! The pod cache with its indexes, compared with the plain way: one lock around a map of pods by
-//! `namespace/name` and maps of names by owner, by namespace and by node.
+//! `namespace/name`, and maps of names by owner, by namespace and by node.
 
 use std::hash::BuildHasherDefault;
 use std::hint::black_box;
@@ -18,7 +18,7 @@ const PODS: usize = 10_000;
 type Hashed = BuildHasherDefault<std::collections::hash_map::DefaultHasher>;
 type Names = HashMap<String, HashSet<String, Hashed>, Hashed>;
 
-/// A thread-safe store with indices, as a first version would have it.
+/// A thread-safe store with indexes, as one would first write it.
 #[derive(Default)]
 struct Plain(Mutex<Maps>);
 
@@ -31,7 +31,7 @@ struct Maps {
 }
 
 impl Maps {
-    /// Returns the index entries of a pod: the index, and the value under which the pod is filed.
+    /// Returns the index entries of a pod: each index, with the value under which the pod is filed.
     fn entries(&mut self, pod: &Pod) -> [(&mut Names, String); 3] {
         let owner = pod.metadata.controller();
         [
@@ -158,7 +158,7 @@ fn take(store: &Plain, pod: &Arc<Pod>) {
     drop(store.take(black_box(pod)));
 }
 
-/// Returns pods that are added to a full store.
+/// Returns further pods, for adding to a full store.
 fn more() -> Vec<Arc<Pod>> {
     realistic_pods(PODS, PODS / 10)
 }
@@ -174,8 +174,8 @@ fn with_more<S>(
     }
 }
 
-/// Works on the pods of [`more`] one after the other. After a round, the store is restored, which
-/// is not timed.
+/// Works on the pods of [`more`] one after the other. After a round, the store is restored; the
+/// restoration is not timed.
 struct Turnover<S, W, U> {
     store: S,
     more: Vec<Arc<Pod>>,

@@ -1,12 +1,12 @@
-//! A controller's cold start over existing pods, 50 per ReplicaSet: initial states through the
-//! embedded server's watches, cache, handlers, syncs.
+//! A controller's cold start with existing pods, 50 per ReplicaSet: the initial states through the
+//! watches of the embedded server, then the cache, handlers and syncs.
 //!
-//! * `first-sync`: from the controller's list requests until its first sync has returned with the
-//!   right decision, end to end, including the server's part.
-//! * `all-synced`: the same until every ReplicaSet has been synced once.
+//! * `first-sync`: from the controller's list requests until its first sync returns with the right
+//!   decision, end to end, including the server's part.
+//! * `all-synced`: the same, until every ReplicaSet has been synced once.
 //! * `server`: only the server's part, which sorts both states.
-//! * `fill`: only cache and handlers; `fill-plain` is a map of pods and one of names by owner, with
-//!   each pod cloned and no handler.
+//! * `fill`: only the cache and the handlers; `fill-plain` fills a map of pods and a map of names
+//!   by owner, clones each pod, and has no handler.
 
 use std::cell::LazyCell;
 use std::hash::BuildHasherDefault;
@@ -25,7 +25,7 @@ use super::Timed;
 
 type Hashed = BuildHasherDefault<std::collections::hash_map::DefaultHasher>;
 
-/// A measured part of a start.
+/// A measured part of a start: its name, and its duration in a start.
 type Part = (&'static str, fn(&Start) -> Duration);
 
 const PARTS: [Part; 3] = [
@@ -34,11 +34,11 @@ const PARTS: [Part; 3] = [
     ("server", |start| start.served),
 ];
 
-/// One lock around pods by `namespace/name` and names by the owner's UID.
+/// One lock around the pods by `namespace/name` and their names by the owner's UID.
 #[derive(Default)]
 struct Plain(Mutex<Maps>);
 
-/// The pods by name, the names by owner.
+/// The pods by name, and the names by owner.
 type Maps = (
     HashMap<String, Pod, Hashed>,
     HashMap<String, Vec<String>, Hashed>,
@@ -67,7 +67,8 @@ pub(crate) fn timed() -> Vec<Timed> {
     sizes.iter().flat_map(|&pods| of_size(pods)).collect()
 }
 
-/// Returns all timed parts for one cluster, which is created when the first of them needs it.
+/// Returns the timed parts for a cluster of `pods` pods. The first part that needs the cluster
+/// creates it.
 fn of_size(pods: usize) -> Vec<Timed> {
     let cluster = Rc::new(LazyCell::new(move || existing(pods)));
     let id = |variant: &str| format!("cold_start/{variant}/{pods}");

@@ -1,4 +1,4 @@
-//! Expectations: by dense key, by text, and the plain way, which is one lock around a map.
+//! Expectations: by dense key, by string, and the plain way, which is one lock around a map.
 
 use std::collections::BTreeSet;
 use std::hint::black_box;
@@ -9,15 +9,15 @@ use podstorm_bench::plain::PlainExpectations;
 
 use super::Timed;
 
-/// Pods deleted in one burst.
+/// The number of pods deleted in one burst.
 const BURST: u64 = 500;
 
 fn names(count: u32) -> Vec<String> {
     (0..count).map(|n| format!("default/web-{n}")).collect()
 }
 
-/// Returns rivals that expect one creation, observe it, and check whether the key is satisfied; and
-/// rivals that expect the deletion of 500 pods and observe all.
+/// Returns the rivals that expect one creation, observe it, and check whether the key is satisfied,
+/// and the rivals that expect the deletions of 500 pods and observe all of them.
 pub(crate) fn timed() -> Vec<Timed> {
     let mut all = vec![
         Timed::new("expectations/delete-named/500", delete_named),

@@ -1,6 +1,6 @@
-//! Event handlers: from the change that the cache reports to the key in the queue, compared with
-//! the plain way: one lock around each store, strings as keys, and for an orphan every selector of
-//! the namespace. Neither side's time includes taking the keys.
+//! Event handlers, from the change that the cache reports to the key in the queue, compared with
+//! the plain way: one lock around each store, strings as keys, and for an orphan a check of every
+//! selector in the namespace. The time excludes taking the keys, on both sides.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::hint::black_box;
@@ -15,7 +15,7 @@ use super::Timed;
 
 const REPLICA_SETS: usize = 2_000;
 
-/// Draws the events for this number of ReplicaSets.
+/// Draws the events for a number of ReplicaSets.
 type Make = fn(usize) -> Events;
 
 pub(crate) fn timed() -> Vec<Timed> {
@@ -32,7 +32,7 @@ pub(crate) fn timed() -> Vec<Timed> {
     events.map(rival).into()
 }
 
-/// An event: old and new pod, and whether the pod was deleted.
+/// An event: the old pod, the new pod, and whether the pod was deleted.
 type Change = (Option<PlainPod>, PlainPod, bool);
 
 struct Plain {
@@ -63,7 +63,7 @@ impl Plain {
         }
     }
 
-    /// Returns the owner that a controller reference resolves to.
+    /// Returns the owner to which the pod's controller reference resolves; `None` if there is none.
     fn resolve(&self, pod: &PlainPod) -> Option<String> {
         let reference = pod.controller.as_ref()?;
         if reference.kind != "ReplicaSet" {
@@ -150,7 +150,7 @@ impl Plain {
 }
 
 impl Work for Plain {
-    /// Takes the keys of a completed round, and expects again what has been observed.
+    /// Takes the keys of a completed round, and sets the observed expectations again.
     fn prepare(&mut self) -> u64 {
         if self.next.is_multiple_of(REPLICA_SETS) {
             self.queue.clear();

@@ -1,5 +1,5 @@
-//! Jobs compared with the plain way: a pass over all own pods for each question that a sync has,
-//! with sets of strings, and for a pod's change a pass over all Jobs of its namespace.
+//! Jobs compared with the plain way: one pass over all owned pods for each question of a sync, with
+//! sets of strings, and for a pod's change a pass over all Jobs of its namespace.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::hint::black_box;
@@ -55,7 +55,7 @@ fn idle(pods: usize) -> impl FnMut() -> u64 {
     }
 }
 
-/// Finds the Jobs that a changed pod could belong to.
+/// Finds the Jobs to which a changed pod could belong.
 fn changed(jobs: usize) -> impl FnMut() -> u64 {
     let label =
         |number: usize| BTreeMap::from([("job-name".to_owned(), format!("array-{number}"))]);

@@ -1,5 +1,5 @@
-//! The rivals of loading dumps and of reading and writing one pod: the minimum of a plain reader,
-//! which parses the same text into JSON values and neither decodes, checks nor shares them.
+//! The rivals of loading dumps, and of reading and writing one pod: the least that a plain reader
+//! does. It parses the same text into JSON values, and does not decode, check or share them.
 
 use std::hint::black_box;
 

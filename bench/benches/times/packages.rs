@@ -1,6 +1,5 @@
-//! The benefit of each package compared with doing without it or with another: rayon, ahash,
-//! crossbeam's queue and mimalloc, each in its role here. The verdicts are in
-//! `results/packages.md`.
+//! The benefit of each package in its role here, compared with another package or with none: rayon,
+//! ahash, crossbeam's queue and mimalloc. The verdicts are in `results/packages.md`.
 
 use std::cell::LazyCell;
 use std::collections::VecDeque;
@@ -46,8 +45,8 @@ pub(crate) fn timed() -> Vec<Timed> {
     all
 }
 
-/// Returns deletion ranking of one large ReplicaSet on several cores and on one. Several cores pay
-/// off where these lines cross.
+/// Returns benches of the deletion ranking of one large ReplicaSet, on several cores and on one.
+/// Several cores pay off from the size at which their time is the shorter one.
 fn ranking(pods: usize) -> [Timed; 2] {
     let drawn = move || {
         let fields = fields(&drawn_pods(pods, Growth::Month, 1));
@@ -76,7 +75,7 @@ fn ranking(pods: usize) -> [Timed; 2] {
     ]
 }
 
-/// Returns the loading of a controller's first list of pods into its cache, on all cores and on
+/// Returns benches that load a controller's first list of pods into its cache, on all cores and on
 /// one.
 fn first_lists(pods: usize) -> [Timed; 2] {
     let cluster = Rc::new(LazyCell::new(move || existing(pods)));
@@ -98,7 +97,7 @@ fn first_lists(pods: usize) -> [Timed; 2] {
     ]
 }
 
-/// Maps keys to numbers, with the hasher in use and with others.
+/// Returns benches that look keys up, with the hasher in use and with others.
 fn finds<K: Hash + Eq + 'static>(
     what: &str,
     count: usize,
@@ -118,8 +117,8 @@ fn finds<K: Hash + Eq + 'static>(
 
 type Sip = BuildHasherDefault<DefaultHasher>;
 
-/// Like the index of `KeyTable` and of the cache: the keys are stored elsewhere, the table holds
-/// numbers.
+/// Returns a bench of a table like the index of `KeyTable` and of the cache: the table holds
+/// numbers, and the keys are stored elsewhere.
 fn find<K: Hash + Eq + 'static, S: BuildHasher + 'static>(
     id: String,
     keys: impl Fn() -> Vec<K> + 'static,
@@ -144,7 +143,7 @@ fn find<K: Hash + Eq + 'static, S: BuildHasher + 'static>(
     })
 }
 
-/// Returns namespaces and names of pods.
+/// Returns the namespaces and names of pods.
 fn names(pods: usize) -> Vec<(String, String)> {
     let drawn = drawn_pods(pods, Growth::Burst, 3).into_iter().enumerate();
     let name = |(at, pod): (usize, Pod)| {
@@ -156,7 +155,7 @@ fn names(pods: usize) -> Vec<(String, String)> {
     drawn.map(name).collect()
 }
 
-/// Returns UIDs, by which the cache finds the owned pods of an owner.
+/// Returns UIDs, like those by which the cache finds an owner's pods.
 fn uids(count: usize) -> Vec<Uid> {
     let mut random = fastrand::Rng::with_seed(5);
     (0..count)
@@ -164,8 +163,8 @@ fn uids(count: usize) -> Vec<Uid> {
         .collect()
 }
 
-/// Returns a push and a pop by several threads concurrently, on the ring that the work queue used
-/// before.
+/// Returns benches of a push and a pop by several threads concurrently, on the former ring of the
+/// work queue.
 fn queues(threads: u32) -> [Timed; 2] {
     const WAITING: u32 = 1_000;
     [
@@ -192,7 +191,7 @@ fn queues(threads: u32) -> [Timed; 2] {
     ]
 }
 
-/// A cycle that several threads run concurrently.
+/// A number of threads, and the cycle that they run concurrently.
 struct Together<F>(u32, F);
 
 impl<F: Fn() + Sync> Work for Together<F> {
@@ -206,7 +205,7 @@ impl<F: Fn() + Sync> Work for Together<F> {
     }
 }
 
-/// Returns the time in which each thread does its share of `cycles`, all started together.
+/// Returns the time in which each thread runs its share of `cycles`. All threads start together.
 fn together(threads: u32, cycles: u64, cycle: impl Fn() + Sync) -> Duration {
     let share = cycles.div_ceil(u64::from(threads));
     if threads == 1 {
@@ -231,8 +230,8 @@ fn together(threads: u32, cycles: u64, cycle: impl Fn() + Sync) -> Duration {
     })
 }
 
-/// Compares whole runs with mimalloc and with the system's allocator, alternately and with no other
-/// difference. This builds `loadgen` once more.
+/// Compares whole runs with mimalloc and with the system's allocator. The runs alternate, and there
+/// is no other difference. Builds `loadgen` once more.
 pub(crate) fn allocators(asked: &Asked) -> anyhow::Result<()> {
     if asked.is_smoke_test || !asked.wants("packages/allocator") {
         return Ok(());
@@ -260,8 +259,8 @@ pub(crate) fn allocators(asked: &Asked) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Returns the release binary of `loadgen` with the system's allocator. The binary gets its own
-/// name, because both are built in one place, where they share all parts.
+/// Returns the release binary of `loadgen` with the system's allocator, under a name of its own:
+/// both binaries are built in the same place, where they share all other parts.
 fn with_system_allocator() -> anyhow::Result<PathBuf> {
     let built = loadgen_with(&["--no-default-features"])?;
     let kept = built.with_file_name("loadgen-system-allocator");

@@ -1,5 +1,5 @@
-//! Deletion ranking: from the cached ranking fields to the chosen set, compared with a plain sort
-//! of the pods whose comparison reads whatever it needs from the objects, as upstream's does.
+//! Deletion ranking, from the cached ranking fields to the chosen set, compared with a plain sort
+//! of the pods whose comparison reads everything from the objects, like upstream's.
 
 use std::cmp::{Ordering, Reverse};
 use std::collections::BTreeMap;
@@ -29,7 +29,7 @@ pub(crate) fn timed() -> Vec<Timed> {
     ]
 }
 
-/// Chooses by a sort, with known ranks.
+/// Chooses by a plain sort. The ranks are known.
 fn plain(count: usize, growth: Growth) -> impl FnMut() -> u64 {
     let with_ranks = |input: Input| {
         let rank = |fields: &RankFields| input.counts.get(fields.node());
@@ -43,8 +43,8 @@ fn plain(count: usize, growth: Growth) -> impl FnMut() -> u64 {
     })
 }
 
-/// Returns the first `k` by a comparison sort of the pods. The order depends only on per-pod
-/// values, so that std's sort accepts it; it is not always admissible.
+/// Returns the first `k` by a comparison sort of the pods. The order depends only on values of each
+/// pod, so that std's sort accepts it; it is not always an admissible order.
 fn plain_sort(pods: &[Pod], ranks: &[u32], k: usize) -> Vec<usize> {
     let mut order: Vec<usize> = (0..pods.len()).collect();
     order.sort_unstable_by(|a, b| {

@@ -1,9 +1,9 @@
-//! Expectations, queue and handlers at 1 to N threads compared with plain rivals, and the threaded
-//! engine. Writes `bench/results/scaling.json` and `.md`.
+//! Expectations, the queue and handlers at 1 to N threads, compared with plain rivals; and the
+//! threaded engine. Writes `bench/results/scaling.json` and `.md`.
 //!
-//! `cargo bench -p podstorm-bench -- scaling` measures the throughput; the same with `--features
-//! contention` counts locks and exchanges per event. `-- scaling/paired` measures only the queue
-//! and its plain rival, in alternating rounds.
+//! `cargo bench -p podstorm-bench -- scaling` measures the throughput. With `--features
+//! contention`, it counts locks and exchanges per event instead. `-- scaling/paired` measures only
+//! the queue and its plain rival, in alternating rounds.
 
 use anyhow::Context as _;
 use podstorm_bench::asked::Asked;
@@ -19,14 +19,14 @@ use podstorm_bench::whole;
 
 use super::say;
 
-/// Rounds if every thread can have a core.
+/// The number of rounds if every thread can have a core.
 const ROUNDS: usize = 400;
-/// With more threads than cores, there are fewer rounds, which are longer by this factor, so that
-/// threads lose their core within them.
+/// With more threads than cores, there are fewer rounds by this factor, and they are longer by it,
+/// so that threads lose their cores during a round.
 const LONGER: usize = 20;
-/// Attempts before the machine is considered too busy.
+/// The number of attempts before the machine is considered too busy.
 const ATTEMPTS: usize = 5;
-/// Rounds of whole runs.
+/// The number of rounds of whole runs.
 const ENGINE_ROUNDS: usize = 3;
 
 pub(crate) fn run(asked: &Asked) -> anyhow::Result<()> {
@@ -83,8 +83,8 @@ pub(crate) fn run(asked: &Asked) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Records the rows of the targets: shares of linear scaling on distinct keys, and for the queue
-/// the throughput relative to one thread.
+/// Records the figures of the targets: the shares of linear scaling with distinct keys, and for the
+/// queue the throughput relative to one thread.
 fn record_rows(throughput: &Throughput, cores: usize) {
     let several = 2..=cores;
     let distinct = throughput.curves.iter();
@@ -151,7 +151,7 @@ fn points(subject: &Subject, cores: usize) -> anyhow::Result<Vec<Point>> {
     thread_counts(cores).into_iter().map(point).collect()
 }
 
-/// Returns events per second, from the first of several runs in which the threads ran concurrently.
+/// Returns the events per second of the first run in which the threads ran concurrently.
 fn throughput(run: impl Fn() -> scaling::Run) -> anyhow::Result<f64> {
     (0..ATTEMPTS).find_map(|_| run().events_per_second).context(
         "in no round of several runs all threads had a core at the same time: the machine is \
@@ -169,8 +169,8 @@ fn counts(subject: &Subject, cores: usize) -> Vec<CountRow> {
     thread_counts(cores).into_iter().map(row).collect()
 }
 
-/// Returns the time from one core's write of a word to another core's, when each waits for the
-/// other.
+/// Returns the time from a write of a word on one core to a write on another core, when each waits
+/// for the other; `None` with a single core.
 fn transfer_ns(cores: usize) -> anyhow::Result<Option<f64>> {
     if cores == 1 {
         return Ok(None);

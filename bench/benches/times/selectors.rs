@@ -1,5 +1,5 @@
-//! Selectors, compared with the plain way: a selector converted to requirements for each question,
-//! labels in a tree of strings, and a scan over all owners.
+//! Selectors, compared with the plain way: for each question, the selector is converted to
+//! requirements; labels are in a tree of strings; and owners are found by a scan.
 
 use std::hint::black_box;
 

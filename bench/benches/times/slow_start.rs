@@ -1,5 +1,5 @@
 //! Slow start: the batches of a burst as a state machine, compared with the plain way, which
-//! collects the calls of each batch and their results in vectors.
+//! collects the calls and results of each batch in vectors.
 
 use std::hint::black_box;
 
@@ -13,7 +13,8 @@ pub(crate) fn timed() -> Vec<Timed> {
     })]
 }
 
-/// Builds all batches of calls, then runs batch after batch until one has a failure.
+/// Builds the batches of all calls, then runs one batch after the other until one contains a
+/// failure.
 fn plain(count: usize) -> usize {
     let (mut batches, mut left, mut size): (Vec<Vec<Call>>, _, _) = (Vec::new(), count, 1);
     while left > 0 {

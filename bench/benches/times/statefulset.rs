@@ -1,5 +1,5 @@
 //! Plain rivals of StatefulSet syncs: maps of strings, and a sync that parses each pod's ordinal,
-//! labels and revision for every question it has. Also whole StatefulSets on the virtual engine.
+//! labels and revision for every question. Also whole StatefulSets on the virtual engine.
 
 use std::collections::BTreeMap;
 use std::hint::black_box;

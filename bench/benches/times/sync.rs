@@ -1,6 +1,6 @@
 //! Syncs from the key to the last request, with every request answered immediately, compared with
-//! the plain way: a pass over all own pods for the counts, a list of the namespace for each
-//! sibling, and a sort that parses what it compares.
+//! the plain way: a pass over all owned pods for the counts, a list of the namespace for each
+//! sibling, and a sort that parses the values it compares.
 
 use std::cmp::{Ordering, Reverse};
 use std::collections::{BTreeMap, BTreeSet};
@@ -42,7 +42,7 @@ pub(crate) fn timed() -> Vec<Timed> {
     ]
 }
 
-/// Returns syncs of each ReplicaSet after the other.
+/// Returns syncs of all ReplicaSets, one after the other.
 fn in_turn(plan: &Plan) -> impl FnMut() -> u64 + use<> {
     let (plain, mut turn) = (Plain::new(plan), 0);
     move || {
@@ -51,7 +51,7 @@ fn in_turn(plan: &Plan) -> impl FnMut() -> u64 + use<> {
     }
 }
 
-/// Returns syncs of the first ReplicaSet.
+/// Returns repeated syncs of the first ReplicaSet.
 fn first(plan: &Plan) -> impl FnMut() -> u64 + use<> {
     let plain = Plain::new(plan);
     move || plain.sync(&plain.keys[0]) as u64
@@ -59,11 +59,11 @@ fn first(plan: &Plan) -> impl FnMut() -> u64 + use<> {
 
 struct Plain {
     owners: Store<PlainReplicaSet>,
-    /// The owners' keys.
+    /// The keys of the owners.
     keys: Vec<String>,
-    /// By namespace.
+    /// The pods by namespace.
     pods: Mutex<BTreeMap<String, Vec<Arc<PlainPod>>>>,
-    /// By the UID of their controller.
+    /// The pods by the UID of their controller.
     owned: Mutex<BTreeMap<String, Vec<Arc<PlainPod>>>>,
     expectations: PlainExpectations<String>,
 }
@@ -93,7 +93,7 @@ impl Plain {
         }
     }
 
-    /// Syncs a key. Returns the requests and counts as a number.
+    /// Syncs a key. Returns a number that depends on the requests and counts.
     fn sync(&self, key: &str) -> usize {
         let owner = self
             .owners
@@ -139,7 +139,7 @@ impl Plain {
             + own.iter().filter(available).count()
     }
 
-    /// Creates batch after batch, each twice as large as the last.
+    /// Creates one batch after the other, each twice as large as the previous one.
     fn create(&self, key: &str, owner: &PlainReplicaSet, count: usize) -> Vec<String> {
         self.expectations.expect(key, count as i64, BTreeSet::new());
         let (mut said, mut size) = (Vec::new(), 1);
@@ -223,7 +223,7 @@ fn ns(text: &str) -> i64 {
     time.and_then(Time::unix_nanos).unwrap_or(0)
 }
 
-/// Compares two pods by the deletion rules that order pods, reading from the unprocessed pods.
+/// Compares two pods by the deletion rules that order pods. Reads all values from the pods.
 fn compare(a: &(&Arc<PlainPod>, usize), b: &(&Arc<PlainPod>, usize)) -> Ordering {
     let phase = |pod: &PlainPod| match pod.phase.as_str() {
         "Running" => 2,

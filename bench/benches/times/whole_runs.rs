@@ -1,5 +1,5 @@
-//! Whole runs of the `loadgen` command: wall time, CPU time and peak memory, medians of several
-//! runs. They have no plain rival: upstream's recorded figures are in TARGETS.md.
+//! Whole runs of the `loadgen` command: wall time, CPU time and peak memory, as medians of several
+//! runs. They have no plain rival; TARGETS.md quotes upstream's recorded figures.
 
 use std::path::Path;
 
@@ -9,9 +9,9 @@ use podstorm_bench::results::machine::Machine;
 use podstorm_bench::results::{Unit, record_runs, targets};
 use podstorm_bench::whole::{self, Spent, call, loadgen, loadgen_as_built};
 
-/// A run: name and number of pods as in its ids, the flags, the number of repetitions in quick and
-/// full runs, and the phase whose seconds are recorded. Without a phase, the resources of the
-/// process are recorded.
+/// A run: the name and the number of pods, as in its ids; the flags; the numbers of repetitions in
+/// quick and full runs; and the phase whose seconds are recorded. Without a phase, the resources of
+/// the process are recorded.
 type Run = (
     &'static str,
     u32,
@@ -42,7 +42,7 @@ const RUNS: [Run; 5] = [
         [1, 3],
         Some("start the controller"),
     ),
-    // The API and the pods take no time, so only the work of the controllers and the cluster
+    // The API and the pods take no time, so only the work of the controllers and of the cluster
     // remains.
     (
         "deployment-rollout",
@@ -63,10 +63,10 @@ const RUNS: [Run; 5] = [
 const UP_DOWN_10M: &str = "--pods 10m --replicasets 200k --nodes 150k";
 const VIRTUAL_100K: &str = "--scenario up-down --engine virtual --pods 100k --seed 7";
 
-/// What a smoke test runs instead of each: the same at a tiny size.
+/// The flags that a smoke test adds to each run: a tiny size.
 const TINY: &str = "--pods 200 --replicasets 10 --nodes 20";
 
-/// Runs everything. Profiles of whole runs are made by `loadgen run --flamegraph`.
+/// Runs everything. For profiles of whole runs, use `loadgen run --flamegraph`.
 pub(crate) fn run(asked: &Asked) -> anyhow::Result<()> {
     if !asked.wants("whole_runs") {
         Ok(())
@@ -105,7 +105,7 @@ fn measure(asked: &Asked) -> anyhow::Result<()> {
     }
     if wanted("whole_runs/fault-seeds/60") {
         let seeds = if quick { 1_000_u32 } else { 5_000 };
-        // The standard seeds, by which every change is judged.
+        // The standard seeds, with which every change is checked.
         let spent = call(&binary, &format!("fuzz --first 1 --seeds {seeds}"))?;
         let per_minute = f64::from(seeds) / spent.cpu_seconds * 60.0;
         record_runs("whole_runs/fault-seeds/60", &[per_minute], Unit::Count);
@@ -119,7 +119,8 @@ fn measure(asked: &Asked) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Reports whether the machine has the memory that the row needs. If not, the table states it.
+/// Reports whether the machine has the memory that the row needs. If it does not, the table states
+/// so.
 fn has_memory_for_10m() -> anyhow::Result<bool> {
     let rows = targets::load_own()?;
     let row = rows
@@ -133,13 +134,13 @@ fn repeat(binary: &Path, arguments: &str, runs: u32) -> anyhow::Result<Vec<Spent
     (0..runs).map(|_| whole::run(binary, arguments)).collect()
 }
 
-/// Returns the duration of a phase in each run.
+/// Returns the duration of a phase in each run, in seconds.
 fn phase_seconds(runs: &[Spent], phase: &str) -> anyhow::Result<Vec<f64>> {
     let of = |spent: &Spent| spent.phase(phase, "seconds");
     runs.iter().map(of).collect()
 }
 
-/// Records the whole process, end to end.
+/// Records the resources of the whole process, from start to end.
 pub(crate) fn record_spent(runs: &[Spent], id: impl Fn(&str) -> String) {
     type Figure = fn(&Spent) -> f64;
     let figures: [(&str, Figure, Unit); 3] = [
@@ -153,7 +154,7 @@ pub(crate) fn record_spent(runs: &[Spent], id: impl Fn(&str) -> String) {
     }
 }
 
-/// Records the controller's share: the time in syncs for each 1,000 pods created, and the pods
+/// Records the controller's share: the time in syncs per 1,000 created pods, and the number of pods
 /// created per second during the creation.
 fn record_controller(name: &str, pods: u32, runs: &[Spent]) -> anyhow::Result<()> {
     let sync_seconds = |spent: &Spent| {
@@ -183,7 +184,7 @@ fn record_controller(name: &str, pods: u32, runs: &[Spent]) -> anyhow::Result<()
     Ok(())
 }
 
-/// Runs every type of run in its smallest form, and checks that the figures are where they are
+/// Runs every type of run at its smallest size, and checks that the figures are where they are
 /// read.
 fn smoke(binary: &Path) -> anyhow::Result<()> {
     let up_down = whole::run(binary, &format!("--scenario up-down {TINY}"))?;

@@ -15,7 +15,7 @@ use super::Timed;
 
 const KEYS: u32 = 5_000;
 
-/// Failures and the bucket of all keys, behind one lock.
+/// The failures of each key, and the bucket of all keys, behind one lock.
 struct PlainLimiter(Mutex<(BTreeMap<u32, u32>, TokenBucket)>);
 
 impl PlainLimiter {
@@ -35,13 +35,13 @@ impl PlainLimiter {
     }
 }
 
-/// A heap of times and the time of each key, behind one lock. A due entry is skipped if the map has
-/// another time for its key.
+/// A heap of times, and a map with the time of each key, behind one lock. A due entry of the heap
+/// is skipped if the map has another time for its key.
 struct PlainDelays {
     queue: Mutex<Delays>,
     random: fastrand::Rng,
     next: Box<dyn FnMut() -> u32>,
-    /// Keys added in this round.
+    /// The number of keys added in this round.
     added: u32,
 }
 
@@ -83,7 +83,7 @@ impl Work for PlainDelays {
     }
 }
 
-/// Returns the rivals, and the add of a key that is already waiting.
+/// Returns the rivals, and the bench that adds a key that is already waiting.
 pub(crate) fn timed() -> Vec<Timed> {
     vec![
         Timed::new("workqueue/cycle-plain/5000", cycle),

@@ -1,8 +1,9 @@
-//! Exact counts by dhat, in a separate process because the counter counts every thread: the blocks
-//! that each hot path allocates in its steady state, and the bytes of a cached pod.
+//! Exact counts by dhat: the blocks that each hot path allocates in its steady state, and the bytes
+//! of a cached pod. They are counted in a separate process, because dhat counts the allocations of
+//! every thread.
 //!
-//! `--json` prints the blocks for the gate, of all paths or those under `--only PREFIX`. `cargo
-//! bench` records the bytes.
+//! `--json` prints the blocks for the gate, either of all paths or of those under `--only PREFIX`.
+//! `cargo bench` records the bytes.
 
 use std::collections::BTreeMap;
 use std::hint::black_box;
@@ -19,10 +20,10 @@ use podstorm_bench::results::{Unit, after_run, record};
 #[global_allocator]
 static ALLOCATOR: dhat::Alloc = dhat::Alloc;
 
-/// The number of pods whose bytes are counted. The id names ten times as many, because the figure
-/// per pod is the same.
+/// The number of pods whose bytes are counted. The id names ten times as many pods, because the
+/// figure per pod is the same.
 const PODS: usize = 10_000;
-/// The names of the figures, and the parts that the pods share.
+/// The name of each figure, and the parts that the pods share in it.
 const FIGURES: [(&str, Sharing); 3] = [
     ("pod-shared", Sharing::Template),
     ("pod-distinct", Sharing::Admitted),
@@ -54,7 +55,7 @@ fn main() -> ExitCode {
             );
         }
     }
-    // A `cargo bench` of everything ends here.
+    // A `cargo bench` of everything ends with this program.
     if let Err(error) = after_run::print(&asked) {
         let _ = writeln!(io::stderr(), "table: {error:#}");
         return ExitCode::FAILURE;
@@ -62,7 +63,7 @@ fn main() -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// Prints the blocks by path.
+/// Prints the number of blocks of each path, as JSON.
 fn for_the_gate(only: &str) -> ExitCode {
     hot::on_one_core();
     let paths = hot::paths().into_iter();
@@ -75,7 +76,7 @@ fn for_the_gate(only: &str) -> ExitCode {
     }
 }
 
-/// Returns the blocks that a path allocates in a round of its calls.
+/// Returns the number of blocks that a path allocates in its counted calls.
 fn blocks(path: &HotPath) -> u64 {
     let mut operation = path.steady();
     let before = dhat::HeapStats::get().total_blocks;

@@ -1,11 +1,11 @@
-//! Instructions of every hot path, counted by callgrind through gungraun. Set-up and the rounds
-//! before the steady state are not counted. The gate runs this program, which needs valgrind and
-//! the `gungraun-runner` of gungraun's version.
+//! The instructions of every hot path, counted by callgrind through gungraun. The set-up and the
+//! rounds before the steady state are not counted. The gate runs this program, which needs valgrind
+//! and the `gungraun-runner` of the same version as gungraun.
 //!
-//! Each path is set up and called in its own thread. A thread's stack and heap begin at addresses
-//! that do not depend on the length of the command line or on earlier allocations. The distance of
-//! a string from the end of its page decides how libc compares it, which changed the counts of
-//! small paths by 5 %.
+//! Each path is set up and called in a thread of its own, whose stack and heap begin at addresses
+//! that do not depend on the length of the command line or on earlier allocations. This matters
+//! because libc compares a string differently depending on its distance from the end of its page,
+//! which changed the counts of small paths by 5 %.
 #![expect(missing_docs, reason = "gungraun's macros emit undocumented items")]
 
 use std::hint::black_box;
@@ -15,10 +15,10 @@ use gungraun::prelude::*;
 use gungraun::{Callgrind, EntryPoint};
 use podstorm_bench::hot::{self, HotPath, Operation};
 
-/// The stack size for the deepest path, in bytes.
+/// The stack size in bytes, sufficient for the deepest path.
 const STACK_BYTES: usize = 64 << 20;
 
-/// The counted part. Callgrind gets the name of this function.
+/// The counted part. Callgrind finds it by the name of this function.
 #[inline(never)]
 fn counted_calls(operation: &mut Operation, calls: u32) -> u64 {
     let mut sum = 0_u64;

@@ -17,11 +17,12 @@ use podstorm_bench::results::target_directory;
 use podstorm_bench::write_whole;
 use podstorm_loadgen::profile::{draw_difference, parse_folded};
 
-/// With fewer samples, a profile is inaccurate about code that takes a tenth of the time.
+/// The minimum number of samples. With fewer, a profile is inaccurate about code that takes a tenth
+/// of the time.
 const SAMPLES_MIN: u64 = 1_000;
 
-/// The scenarios with their flags, each at the smallest size that yields enough samples on a slow
-/// day.
+/// The scenarios with their flags. Each has the smallest size that yields enough samples even on a
+/// slow day.
 const SCENARIOS: [(&str, &str); 8] = [
     (
         "up-down",
@@ -102,7 +103,7 @@ fn remake(wanted: &[String]) -> Result<()> {
 }
 
 fn remake_one(root: &Path, name: &str, flags: &str) -> Result<()> {
-    // All files are put in place together once the run has succeeded.
+    // Move all files into place together after the run has succeeded.
     let folder = target_directory().join("flamegraphs").join(name);
     fs::create_dir_all(&folder).with_context(|| folder.display().to_string())?;
     let (svg, stacks) = (folder.join("flame.svg"), folder.join("stacks.txt"));
@@ -167,7 +168,7 @@ fn read_folded(path: &Path) -> Result<Vec<(String, u64)>> {
     parse_folded(&read(path)?).with_context(|| path.display().to_string())
 }
 
-/// Returns tables of where the time goes: by part of the run, then by function.
+/// Returns tables of where the time is spent: by part of the run, then by function.
 fn summary(name: &str, flags: &str, folded: &[(String, u64)]) -> String {
     let total: u64 = folded.iter().map(|(_, samples)| samples).sum();
     let (mut parts, mut within, mut alone) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
@@ -177,7 +178,7 @@ fn summary(name: &str, flags: &str, folded: &[(String, u64)]) -> String {
         *parts
             .entry(part.unwrap_or("outside the parts"))
             .or_default() += samples;
-        // Once per stack, however often the function calls itself.
+        // Count a stack once, even if the function calls itself.
         let distinct: BTreeSet<&str> = calls.iter().copied().filter(|call| is_ours(call)).collect();
         for call in distinct {
             *within.entry(call).or_default() += samples;
@@ -213,7 +214,7 @@ fn summary(name: &str, flags: &str, folded: &[(String, u64)]) -> String {
     text
 }
 
-/// Reports whether a function is below the parts of the run, where the work is done.
+/// Reports whether a function is called from a part of the run, i.e. does the actual work.
 fn is_ours(call: &str) -> bool {
     let outer = [
         "engine::run",
@@ -244,7 +245,7 @@ fn part_of(call: &str) -> Option<&'static str> {
         ("Executor::", "executor"),
     ];
     let found = PARTS.iter().find(|(word, _)| call.contains(word))?;
-    // Inside a part, an executor call belongs to the part.
+    // An executor call inside a part belongs to that part.
     Some(found.1)
 }
 
@@ -273,8 +274,8 @@ mod tests {
 
     use super::*;
 
-    /// The part names must match these types' method names in stacks, so that a renamed type is
-    /// noticed.
+    /// The names of the parts must match these types' method names in stacks. The test notices when
+    /// a type is renamed.
     #[test]
     fn the_tasks_of_a_run_are_parts_of_it() {
         for (task, part) in [

@@ -1,6 +1,6 @@
-//! `growth`: the factor by which a request's instructions grow with ten times the entries.
-//! Callgrind counts them, so the result does not depend on the load of the machine. Fails if a
-//! factor exceeds twelve.
+//! `growth`: the factor by which the instructions of a request grow if it has ten times the
+//! entries. Callgrind counts the instructions, so the result does not depend on the machine's load.
+//! Fails if a factor exceeds twelve.
 
 use std::fs;
 use std::hint::black_box;
@@ -12,7 +12,7 @@ use clap::Parser;
 use comfy_table::Table;
 use podstorm_bench::growth::{CASES, Case, Prepared};
 
-/// The maximum growth of the instructions for ten times the entries.
+/// The maximum growth factor of the instructions for ten times the entries.
 const GROWTH_MAX: f64 = 12.0;
 
 /// Count the instructions of requests with some number of entries, and with ten times as many.
@@ -42,7 +42,7 @@ fn main() -> Result<ExitCode> {
     let sizes = [few, 10 * few];
     if flags.send {
         for case in cases {
-            // Builds what a process builds once, such as schemas.
+            // Build everything that a process builds only once, such as schemas.
             case.prepare(3).ask();
             for entries in sizes {
                 counting_begins(&case.prepare(entries)).ask();

@@ -1,5 +1,6 @@
-//! The table of targets with a single command: runs every bench, then compares the figures with the
-//! targets, upstream's figures and the plain rivals', on the terminal and in `bench/results/`.
+//! The table of targets with one command: runs every bench, then compares the figures with the
+//! targets, with upstream's figures and with those of the plain rivals, on the terminal and in
+//! `bench/results/`.
 
 use std::collections::BTreeSet;
 use std::io::{self, Write as _};
@@ -90,13 +91,13 @@ fn command() -> String {
     format!("cargo run --release -p podstorm-bench --bin targets{dashes}{words}")
 }
 
-/// Runs the benches. Returns whether all succeeded.
+/// Runs the benches. Returns whether all of them succeeded.
 fn bench(arguments: &Arguments) -> anyhow::Result<bool> {
     let mut command = podstorm_bench::cargo();
     command
         .current_dir(package_directory())
         .env(TABLE_ELSEWHERE, "1")
-        // A failing program loses only its own figures.
+        // A program that fails must not stop the others.
         .args(["bench", "-p", "podstorm-bench", "-p", "podstorm-counts"])
         .args(["--no-fail-fast", "--"]);
     command.args(

@@ -1,4 +1,4 @@
-//! Blessing: rewrites budgets to the measured counts, each with a reason. Pure.
+//! Blessing: rewrites budgets to the measured counts, each with a reason. Pure functions.
 
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
@@ -7,26 +7,26 @@ use super::budgets::{Budget, Budgets};
 use super::compare::breaks_promise;
 use super::measurement::{Count, Measurement, Unit};
 
-/// How far the instructions of a hot path may move before they count, in percent. Counts of one
-/// executable repeat exactly; unrelated code changes inlining by less than this.
+/// How far the instructions of a hot path may deviate from its budget, in percent. The counts of
+/// one executable repeat exactly; unrelated code changes inlining by less than this.
 const PATH_TOLERANCE_PERCENT: f64 = 1.0;
-/// The same for a whole run. It repeats to a few millionths, and any one path is a small part of
-/// it.
+/// The same for a whole run. Its counts repeat to a few millionths, and each path is only a small
+/// part of it.
 const RUN_TOLERANCE_PERCENT: f64 = 0.5;
 
-/// The effect of a blessing, as `id (unit)`.
+/// The effect of a blessing. Rows are named `id (unit)`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Blessed {
-    /// Rows rewritten or added.
+    /// The rows that were rewritten or added.
     pub written: Vec<String>,
-    /// Rows removed because nothing measures them any longer.
+    /// The rows that were removed because nothing measures them any longer.
     pub removed: Vec<String>,
-    /// The number of rows that already held the measured count, with this toolchain.
+    /// The number of rows that already had the measured count, with this toolchain.
     pub left: usize,
 }
 
-/// Rewrites the rows that `is_chosen` accepts, in both units. Rows that already hold the same count
-/// keep their reason and date. Tolerances stay.
+/// Rewrites the rows that `is_chosen` accepts, in both units. Rows that already have the measured
+/// count keep their reason and date. All rows keep their tolerance.
 ///
 /// # Errors
 /// Fails if a path that claims to allocate nothing allocates, which no blessing can allow.
@@ -87,7 +87,7 @@ pub fn bless(
             None => fresh.row.push(row),
         }
     }
-    // In the order of the list of hot paths, if all were measured.
+    // In the order of the list of hot paths, if all of them were measured.
     let order = |row: &Budget| {
         let mut counts = measurement.counts.iter();
         counts.position(|count| count.id == row.id && count.unit == row.unit)
@@ -103,7 +103,8 @@ pub fn bless(
 
 fn tolerance(count: &Count) -> f64 {
     match (count.unit, count.id.starts_with("run/")) {
-        // A server's state grows from time to time: some thousandths of an allocation per call.
+        // The state of a server grows from time to time: some thousandths of an allocation per
+        // call.
         (Unit::Allocations, false) if count.id.starts_with("http/") => PATH_TOLERANCE_PERCENT,
         (Unit::Allocations, false) => 0.0,
         (Unit::Instructions, false) => PATH_TOLERANCE_PERCENT,
@@ -111,7 +112,7 @@ fn tolerance(count: &Count) -> f64 {
     }
 }
 
-/// Returns the file's name for the present toolchain, and adds the toolchain if it is new.
+/// Returns the name of the present toolchain in the file. Adds the toolchain if it is new.
 fn name_of_toolchain(budgets: &mut Budgets, measurement: &Measurement) -> String {
     let mut known = budgets.toolchain.iter();
     if let Some((name, _)) = known.find(|(_, known)| **known == measurement.toolchain) {
@@ -131,7 +132,7 @@ fn name_of_toolchain(budgets: &mut Budgets, measurement: &Measurement) -> String
     name
 }
 
-/// Returns the message about an unknown id, with the most similar known one.
+/// Returns the message about an unknown id. It suggests the most similar known id.
 pub(super) fn unknown<'a>(id: &str, known: impl Iterator<Item = &'a str>) -> String {
     let shared = |known: &str| {
         let pairs = known.bytes().zip(id.bytes());
@@ -182,7 +183,7 @@ mod tests {
         assert_eq!(budgets.row[1].tolerance_percent, RUN_TOLERANCE_PERCENT);
         assert_eq!(budgets.row[0].toolchain, "rust-1-95-0");
         assert_eq!(Budgets::parse(&budgets.render(), "b").unwrap(), budgets);
-        // Rows that already hold the same count keep their reason.
+        // Rows that already have the measured count keep their reason.
         let before = budgets.clone();
         let again = all(&mut budgets, &now, "another reason");
         assert_eq!((again.left, again.written.len()), (2, 0));

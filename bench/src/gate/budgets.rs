@@ -1,5 +1,6 @@
-//! The committed budgets, `bench/budgets.toml`: reading, with errors that name the place and the
-//! fix, and writing in a fixed layout, so that a blessing changes only the lines of its rows.
+//! The committed budgets, `bench/budgets.toml`. Errors in the file are reported with their place
+//! and how to fix them. The file is written in a fixed layout, so that a blessing changes only the
+//! lines of its rows.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
@@ -8,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::measurement::{Toolchain, Unit};
 
-/// The head of the file. A blessing drops anything else before the first table.
+/// The head of the file. A blessing drops any other text before the first table.
 const HEADER: &str = "\
 # Budgets of the gate: the permitted cost of every hot path and whole run, in counts that repeat exactly.
 # `cargo run -p podstorm-bench --bin gate` compares. To change this file, use `… -- --bless ID --reason TEXT`,
@@ -16,23 +17,23 @@ const HEADER: &str = "\
 # gate asks for a blessing, to keep the gain. See bench/README.md.
 ";
 
-/// One budget.
+/// The budget of one hot path in one unit.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Budget {
     /// The id of the hot path.
     pub id: String,
-    /// The cost per call.
+    /// The permitted cost per call.
     pub figure: f64,
     /// The unit of the cost.
     pub unit: Unit,
-    /// How far a count may be from the figure, in percent of the figure.
+    /// How far a count may deviate from the figure, in percent of the figure.
     pub tolerance_percent: f64,
     /// The command that measures this row.
     pub command: String,
-    /// The date of its blessing, `YYYY-MM-DD`.
+    /// The date of the blessing, `YYYY-MM-DD`.
     pub date: String,
-    /// The name of the toolchain that it was blessed with.
+    /// The name of the toolchain with which the row was blessed.
     pub toolchain: String,
     /// The reason for the figure.
     pub reason: String,
@@ -50,23 +51,23 @@ impl Budget {
     }
 }
 
-/// The file.
+/// The content of a budgets file.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Budgets {
-    /// Toolchains by the names that rows use.
+    /// The toolchains, by the names that the rows use.
     #[serde(default)]
     pub toolchain: BTreeMap<String, Toolchain>,
-    /// The rows.
+    /// The budgets, in the order of the file.
     #[serde(default)]
     pub row: Vec<Budget>,
 }
 
 impl Budgets {
-    /// Parses the text of a budgets file. Errors call it `name`.
+    /// Parses the text of a budgets file. Errors refer to the file as `name`.
     ///
     /// # Errors
-    /// Returns what is wrong, where, and how to fix it.
+    /// Describes the problem, its place, and how to fix it.
     pub fn parse(text: &str, name: &str) -> Result<Budgets, String> {
         let budgets: Budgets = toml::from_str(text).map_err(|error| {
             let place = error.span().map_or(String::new(), |span| {
@@ -84,7 +85,7 @@ impl Budgets {
         Ok(budgets)
     }
 
-    /// Returns the text of the file.
+    /// Formats the content of the file.
     pub fn render(&self) -> String {
         let mut text = HEADER.to_owned();
         let body = toml::to_string(self).expect("strings and finite numbers can be written");
@@ -92,16 +93,16 @@ impl Budgets {
         text
     }
 
-    /// Returns the row with this path and unit.
+    /// Returns the row for this path and unit; `None` if there is none.
     pub fn find(&self, id: &str, unit: Unit) -> Option<&Budget> {
         let is_it = |row: &&Budget| row.id == id && row.unit == unit;
         self.row.iter().find(is_it)
     }
 
-    /// Returns the toolchain that a row was blessed with.
+    /// Returns the toolchain with which a row was blessed.
     ///
     /// # Panics
-    /// Panics if the row belongs to another file.
+    /// Panics if the row belongs to other budgets.
     pub fn toolchain_of(&self, row: &Budget) -> &Toolchain {
         let found = self.toolchain.get(&row.toolchain);
         found.expect("every row's toolchain was checked when the file was read")
@@ -129,7 +130,7 @@ impl Budgets {
     }
 }
 
-/// What to do about an unusable file.
+/// The advice for an unusable file.
 pub(super) const MEND: &str = "Restore the file from version control, or rewrite the rows: \
     gate --bless-all --reason TEXT";
 

@@ -1,4 +1,4 @@
-//! The command line of the gate: the files that are read and written, and the exit status.
+//! The command line of the gate, the files that the gate reads and writes, and its exit status.
 
 use std::fs;
 use std::io::{self, Write};
@@ -19,7 +19,7 @@ use crate::results::package_directory;
 use crate::results::run::{date_text, now};
 use crate::write_whole;
 
-/// The name of the output file in errors.
+/// The name of the output file in error messages.
 const JSON: &str = "--json";
 const BUDGETS: &str = "the budgets";
 
@@ -68,7 +68,7 @@ impl Flags {
         (self.bless_all && self.is_asked(id)) || self.bless.iter().any(|blessed| blessed == id)
     }
 
-    /// Checks that the ids of `--only` and `--bless` are in the budgets or otherwise known.
+    /// Checks that the ids of `--only` and `--bless` are in the budgets or are otherwise known.
     fn check_ids<'a>(
         &self,
         budgets: &'a Budgets,
@@ -101,13 +101,13 @@ struct Record<'a> {
     measurement: &'a Measurement,
 }
 
-/// The part of it that `--measured` reads.
+/// The part of a `--json` file that `--measured` reads.
 #[derive(Deserialize)]
 struct Recorded {
     measurement: Measurement,
 }
 
-/// Returns the `gate` command.
+/// Runs the `gate` command.
 pub fn main() -> ExitCode {
     let code = gate(&Flags::parse()).unwrap_or_else(|error| {
         say(&format!("{error:#}"));
@@ -120,7 +120,7 @@ fn gate(flags: &Flags) -> Result<u8> {
     let path = flags.budgets.clone();
     let path = path.unwrap_or_else(|| package_directory().join("budgets.toml"));
     let name = path.display();
-    // The measurement takes a long time, so everything that would make it useless is checked first.
+    // Measuring takes a long time, so first check everything that would make it useless.
     let reason = flags.reason.as_deref().unwrap_or_default();
     ensure!(
         flags.reason.is_none() || !reason.trim().is_empty(),
@@ -183,7 +183,7 @@ fn gate(flags: &Flags) -> Result<u8> {
     Ok(exit_code)
 }
 
-/// Reads the budgets. If all rows are rewritten, the file may be missing or unreadable.
+/// Reads the budgets. If all rows will be rewritten, the file may be missing or invalid.
 fn read_budgets(path: &Path, all_are_written: bool) -> Result<Budgets> {
     let name = &path.display().to_string();
     let read = match fs::read_to_string(path) {

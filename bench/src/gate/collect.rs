@@ -1,5 +1,5 @@
-//! Builds the two counting benches in the bench profile, independent of the gate's own profile,
-//! runs them, and reads their counts.
+//! Builds the two counting benches in the bench profile, regardless of the gate's own profile, runs
+//! them, and reads their counts.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -15,13 +15,13 @@ use super::{is_under, say, tools};
 use crate::hot::{self, HotPath};
 use crate::results::{package_directory, target_directory};
 
-/// Counts the hot paths under `only`, with slow paths planted on purpose if `planted`. Reports each
-/// step, because counting takes minutes.
+/// Counts the hot paths under `only`; if `planted`, with the slow paths that are planted on
+/// purpose. Reports each step, because counting takes minutes.
 ///
 /// # Errors
 /// Fails if a tool is missing, if a build or a run fails, or if a path was not counted.
 pub(super) fn collect(only: &str, planted: bool) -> Result<Measurement> {
-    // Tools first, because a build takes a long time and would be in vain without them.
+    // Check the tools first, because a build takes a long time and is useless without them.
     let toolchain = tools::toolchain()?;
     let built = build()?;
     let executable = |name: &str| {
@@ -43,7 +43,7 @@ pub(super) fn collect(only: &str, planted: bool) -> Result<Measurement> {
         .collect();
     say(&format!("counting instructions of {} paths", paths.len()));
     let home = target_directory().join("gate/callgrind");
-    // The counts of an earlier run would be compared with these.
+    // Otherwise, gungraun would compare with the counts of an earlier run.
     let _ = fs::remove_dir_all(&home);
     let executable = executable("instructions")?;
     let mut instructions = BTreeMap::new();
@@ -76,7 +76,8 @@ pub(super) fn collect(only: &str, planted: bool) -> Result<Measurement> {
     Ok(Measurement { toolchain, counts })
 }
 
-/// Builds the counting benches and shows cargo's progress. Returns the executables by target.
+/// Builds the counting benches and shows cargo's progress. Returns the executables by the names of
+/// their targets.
 fn build() -> Result<BTreeMap<String, PathBuf>> {
     #[derive(Deserialize)]
     struct Message {
@@ -90,7 +91,7 @@ fn build() -> Result<BTreeMap<String, PathBuf>> {
 
     say("building the counting benches");
     let mut command = crate::cargo();
-    // With the features of the whole workspace, so that other builds can reuse the results.
+    // Use the features of the whole workspace, so that other builds can reuse the results.
     command.args(["bench", "--locked", "--workspace"]);
     command.args(["--no-run", "--quiet"]);
     command.args(["--bench", "instructions", "--bench", "allocations"]);
@@ -107,7 +108,7 @@ fn build() -> Result<BTreeMap<String, PathBuf>> {
     Ok(executables.collect())
 }
 
-/// Returns the command of a counting bench, with or without planted slow paths.
+/// Returns the command that runs a counting bench, with or without planted slow paths.
 fn bench(executable: &Path, planted: bool) -> Command {
     let mut command = Command::new(executable);
     command.env_remove(hot::planted::ASKED);
@@ -115,7 +116,8 @@ fn bench(executable: &Path, planted: bool) -> Command {
     command
 }
 
-/// Counts with callgrind: the instructions of all calls together, by the path's number in the list.
+/// Counts with callgrind. Adds the instructions of all calls of a path together, by the path's
+/// number in the list of hot paths.
 fn callgrind(
     mut command: Command,
     home: &Path,
@@ -124,7 +126,7 @@ fn callgrind(
 ) -> Result<()> {
     let parallel = std::thread::available_parallelism().map_or(1, usize::from);
     for (name, _) in std::env::vars_os() {
-        // A user's preferences must not change the counts. The choice of the runner is allowed.
+        // A user's settings must not change the counts. The runner may be chosen.
         if name.to_string_lossy().starts_with("GUNGRAUN_") && name != "GUNGRAUN_RUNNER" {
             command.env_remove(name);
         }
@@ -142,8 +144,8 @@ fn callgrind(
     Ok(())
 }
 
-/// Returns a path's number and its instructions from gungraun's summary (version 7) of one
-/// benchmark.
+/// Returns a path's number and its instructions from gungraun's summary of a benchmark (version 7);
+/// `None` if the summary has another form.
 fn summary(summary: &Value) -> Option<(usize, u64)> {
     let index = summary["id"].as_str()?.strip_prefix("path_")?;
     let profiles = summary["profiles"].as_array()?;

@@ -1,4 +1,5 @@
-//! Compares counts with budgets: a verdict for each row, and the exit status of all rows. Pure.
+//! Compares counts with budgets: a verdict for each row, and the exit status for all rows. Pure
+//! functions.
 
 use serde::Serialize;
 
@@ -10,19 +11,20 @@ use super::{EXIT_PASS, EXIT_REGRESSION, EXIT_TOOLCHAIN};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Verdict {
-    /// Within the tolerance.
+    /// The count is within the tolerance.
     Within,
-    /// Below the tolerance: good, and worth blessing to keep the gain.
+    /// The count is below the tolerance: a gain, which a blessing keeps.
     Faster,
-    /// Outside the tolerance, but blessed with another toolchain: bless again.
+    /// The count is outside the tolerance, but the row was blessed with another toolchain: bless it
+    /// again.
     OtherToolchain,
-    /// Above the tolerance.
+    /// The count is above the tolerance.
     Regression,
     /// The path claims to allocate nothing, but allocates. No budget can allow that.
     NotAllocationFree,
-    /// There is a budget, but nothing was measured.
+    /// There is a budget, but no count.
     Disappeared,
-    /// Measured, but there is no budget.
+    /// There is a count, but no budget.
     New,
 }
 
@@ -32,7 +34,7 @@ impl Verdict {
         !matches!(self, Verdict::Within | Verdict::Faster)
     }
 
-    /// Returns the verdict as in the table: in capitals if it closes the gate.
+    /// Returns the verdict as the table shows it: in capitals if it closes the gate.
     pub const fn word(self) -> &'static str {
         match self {
             Verdict::Within => "ok",
@@ -49,25 +51,26 @@ impl Verdict {
 /// A row with its verdict.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Judged {
-    /// The hot path.
+    /// The id of the hot path.
     pub id: String,
     /// The unit of the count.
     pub unit: Unit,
-    /// The figure of the budget.
+    /// The figure of the budget; `None` if there is no budget.
     pub budget: Option<f64>,
-    /// How far a count may be from the budget, in percent.
+    /// How far the count may deviate from the budget, in percent.
     pub tolerance_percent: Option<f64>,
-    /// The count.
+    /// The count; `None` if nothing was measured.
     pub measured: Option<f64>,
     /// The verdict.
     pub verdict: Verdict,
-    /// The differences between the present toolchain and that of the budget.
+    /// The differences between the present toolchain and that of the budget; empty if there are
+    /// none.
     pub toolchain_differences: Vec<String>,
 }
 
 impl Judged {
-    /// Returns how much more was measured than budgeted, in percent. `None` if one is missing or
-    /// the budget is zero.
+    /// Returns by how much the count exceeds the budget, in percent. `None` if either is missing,
+    /// or if the budget is zero.
     pub fn change_percent(&self) -> Option<f64> {
         let (budget, measured) = (self.budget?, self.measured?);
         if budget == measured {
@@ -77,8 +80,8 @@ impl Judged {
     }
 }
 
-/// Judges every row of the budgets, in order, and then the counts without a row. Includes only ids
-/// that `is_asked` accepts.
+/// Judges every row of the budgets, in order, and then the counts without a row. Includes only the
+/// ids that `is_asked` accepts.
 pub fn judge(
     budgets: &Budgets,
     measurement: &Measurement,
@@ -133,7 +136,8 @@ pub(super) fn breaks_promise(count: &Count) -> bool {
     count.unit == Unit::Allocations && count.allocation_free && count.figure > 0.0
 }
 
-/// Returns the exit status for all rows together. A real failure outweighs another toolchain.
+/// Returns the exit status for all rows together. A real failure takes precedence over a different
+/// toolchain.
 pub fn exit_code(rows: &[Judged]) -> u8 {
     let mut code = EXIT_PASS;
     for row in rows {
@@ -151,9 +155,8 @@ mod tests {
     use super::super::measurement::Toolchain;
     use super::*;
 
-    /// Judges a row with this id, unit and budget, given the measured count, and a `rustc` or `cpu`
-    /// that differs from that of the budget, or no difference. A path under `free/` claims to
-    /// allocate nothing.
+    /// Judges a row with this id, unit and budget, given the measured count. `rustc` or `cpu` may
+    /// differ from that of the budget. A path under `free/` claims to allocate nothing.
     fn judged(
         (id, unit): (&str, Unit),
         (figure, tolerance_percent): (f64, f64),
@@ -200,16 +203,16 @@ mod tests {
         const PROMISED: (&str, Unit) = ("free/b/1", Unit::Allocations);
         use Verdict::{Faster, NotAllocationFree, OtherToolchain, Regression, Within};
         for (row, budget, measured, other, verdict, code) in [
-            // The limits are symmetric and inclusive.
+            // The tolerance is symmetric and inclusive.
             (INSTRUCTIONS, (200.0, 1.0), 200.0, "", Within, 0),
             (INSTRUCTIONS, (200.0, 1.0), 202.0, "", Within, 0),
             (INSTRUCTIONS, (200.0, 1.0), 202.001, "", Regression, 1),
             (INSTRUCTIONS, (200.0, 1.0), 198.0, "", Within, 0),
             (INSTRUCTIONS, (200.0, 1.0), 197.999, "", Faster, 0),
-            // A budget of zero allows nothing, with any tolerance.
+            // A budget of zero allows nothing, whatever the tolerance.
             (INSTRUCTIONS, (0.0, 100.0), 0.0, "", Within, 0),
             (INSTRUCTIONS, (0.0, 100.0), 0.001, "", Regression, 1),
-            // Another toolchain asks for a blessing instead of reporting a regression.
+            // A different toolchain requires a blessing; it is not a regression.
             (
                 INSTRUCTIONS,
                 (100.0, 1.0),

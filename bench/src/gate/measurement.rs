@@ -1,11 +1,11 @@
-//! The counts, and the toolchain that they were taken with.
+//! The counts, and the toolchain with which they were taken.
 
 use std::fmt;
 
 use podstorm_loadgen::result::Build;
 use serde::{Deserialize, Serialize};
 
-/// The unit of a figure, per call.
+/// The unit of a figure. Figures are per call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Unit {
     /// Instructions under callgrind.
@@ -17,7 +17,7 @@ pub enum Unit {
 }
 
 impl Unit {
-    /// Returns the counted noun.
+    /// Returns the noun for what is counted.
     pub fn noun(self) -> &'static str {
         match self {
             Unit::Instructions => "instructions",
@@ -32,26 +32,26 @@ impl fmt::Display for Unit {
     }
 }
 
-/// The properties of the environment that a count depends on.
+/// The properties of the environment on which a count depends.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Toolchain {
     /// The compiler, e.g. `rustc 1.95.0 (59807616e 2026-04-14)`.
     pub rustc: String,
-    /// The target, its features, and the compiler's flags.
+    /// The target, its features, and the compiler flags.
     pub flags: String,
-    /// The capabilities of the processor as valgrind presents them to the program. libc selects its
-    /// `memcpy` by them.
+    /// The capabilities of the processor, as valgrind presents them to the program. libc selects
+    /// its `memcpy` by them.
     pub cpu: String,
-    /// The C library, whose allocator and `memcpy` are counted too, e.g. `glibc 2.36`.
+    /// The C library, e.g. `glibc 2.36`. Its allocator and `memcpy` are counted, too.
     pub libc: String,
     /// The version of valgrind.
     pub valgrind: String,
 }
 
 impl Toolchain {
-    /// Returns the compiler and flags that this crate was built with, without any data of the
-    /// machine.
+    /// Returns the compiler and the flags with which this crate was built, without any data about
+    /// the machine.
     pub fn of_build() -> Toolchain {
         Toolchain {
             rustc: Build::this().rustc,
@@ -60,7 +60,7 @@ impl Toolchain {
         }
     }
 
-    /// Returns the differences to `other` that can change counts of `unit`, as `what: theirs ->
+    /// Returns the differences from `other` that can change counts of `unit`, as `what: theirs ->
     /// ours`. Allocations depend only on the compiler, instructions also on the machine.
     pub fn differences(&self, other: &Toolchain, unit: Unit) -> Vec<String> {
         let all = [
@@ -79,37 +79,38 @@ impl Toolchain {
     }
 }
 
-/// A count.
+/// The count of one path in one unit.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Count {
-    /// The hot path.
+    /// The id of the hot path.
     pub id: String,
-    /// What is counted.
+    /// The unit of the count.
     pub unit: Unit,
-    /// The count per call, to three decimals.
+    /// The count per call, rounded to three decimals.
     pub figure: f64,
     /// Whether the path claims to allocate nothing.
     pub allocation_free: bool,
 }
 
-/// All counts of one measurement.
+/// All counts of a measurement.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Measurement {
-    /// The toolchain.
+    /// The toolchain with which the counts were taken.
     pub toolchain: Toolchain,
-    /// The counts by path in the order of the list of hot paths, instructions before allocations.
+    /// The counts in the order of the list of hot paths, with instructions before allocations.
     pub counts: Vec<Count>,
 }
 
 impl Measurement {
-    /// Returns the count of this row.
+    /// Returns the count for this path and unit; `None` if there is none.
     pub fn find(&self, id: &str, unit: Unit) -> Option<&Count> {
         let is_it = |count: &&Count| count.id == id && count.unit == unit;
         self.counts.iter().find(is_it)
     }
 }
 
-/// Returns `total` over `calls`, to three decimals: the same text on every machine.
+/// Returns `total` divided by `calls`, rounded to three decimals, so that it has the same text on
+/// every machine.
 pub fn per_call(total: u64, calls: u32) -> f64 {
     (total as f64 / f64::from(calls) * 1_000.0).round() / 1_000.0
 }

@@ -1,4 +1,5 @@
-//! The verdicts for a reader: a table of all rows, then advice about those that need action.
+//! The verdicts for a human reader: a table of all rows, then advice about the rows that need
+//! action.
 
 use std::collections::BTreeSet;
 
@@ -47,7 +48,7 @@ pub(super) fn report(rows: &[Judged]) -> String {
     )
 }
 
-/// Formats a figure with separated thousands and no more decimals than it has.
+/// Formats a figure with thousands separators and only as many decimals as it needs.
 fn figure(figure: Option<f64>) -> String {
     let Some(figure) = figure else {
         return "-".into();
@@ -65,7 +66,7 @@ fn change(row: &Judged) -> String {
     }
 }
 
-/// Returns the advice for each type of verdict, with the command to run.
+/// Returns the advice for each type of verdict that occurs, with the command to run.
 fn advice(rows: &[Judged]) -> String {
     let mut text = String::new();
     for (verdict, means) in [

@@ -1,4 +1,4 @@
-//! The programs that the gate needs: checks that they are installed and identifies them. Every
+//! The programs that the gate needs: checks that they are installed, and identifies them. Every
 //! error states how to fix it.
 
 use std::path::Path;
@@ -9,10 +9,10 @@ use anyhow::{Context, Result, bail, ensure};
 use super::measurement::Toolchain;
 use crate::results::package_directory;
 
-/// Returns the standard output of a program that must succeed.
+/// Returns the standard output of a program. The program must succeed.
 ///
 /// # Errors
-/// Fails if the program can't be started or fails. The message has its output.
+/// Fails if the program can't be started or fails. The message contains the program's output.
 pub(super) fn output_of(command: &mut Command) -> Result<String> {
     let shown = shown(command);
     let output = command
@@ -26,7 +26,7 @@ pub(super) fn output_of(command: &mut Command) -> Result<String> {
     Ok(text.into_owned())
 }
 
-/// Formats program and arguments as typed on a command line.
+/// Formats the program and its arguments as one would type them.
 fn shown(command: &Command) -> String {
     let program = Path::new(command.get_program()).file_name();
     let program = program.unwrap_or(command.get_program());
@@ -35,7 +35,8 @@ fn shown(command: &Command) -> String {
     words.join(" ")
 }
 
-/// Finds valgrind and the runner of gungraun's version. Returns the toolchain of the counts.
+/// Finds valgrind, and the runner of gungraun's version. Returns the toolchain with which paths are
+/// counted.
 ///
 /// # Errors
 /// Fails if one of them is missing or has a wrong version.
@@ -50,7 +51,7 @@ pub(super) fn toolchain() -> Result<Toolchain> {
         cpu: processor()?,
         libc: libc.map_or_else(|_| "unknown".to_owned(), |text| text.trim().to_owned()),
         valgrind: valgrind.trim().trim_start_matches("valgrind-").to_owned(),
-        // The gate and the counting benches are built by the same cargo.
+        // The same cargo builds the gate and the counting benches.
         ..Toolchain::of_build()
     })
 }
@@ -76,7 +77,7 @@ fn check_runner() -> Result<()> {
     Ok(())
 }
 
-/// Returns the capabilities of the processor as valgrind presents them to the program it runs.
+/// Returns the capabilities of the processor, as valgrind presents them to a program.
 fn processor() -> Result<String> {
     const MARK: &str = "Arch and hwcaps: ";
     let mut command = Command::new("valgrind");

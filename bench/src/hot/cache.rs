@@ -1,5 +1,5 @@
-//! The pod cache with its indexes: updating one pod, removing and adding one, and looking one up.
-//! There are 50 pods per ReplicaSet and a hundred nodes.
+//! The pod cache with its indexes: updating a pod, removing one and adding another, and looking one
+//! up. There are 50 pods per ReplicaSet and a hundred nodes.
 
 use std::hint::black_box;
 use std::sync::Arc;
@@ -15,13 +15,13 @@ pub const PODS_PER_OWNER: usize = 50;
 
 const NODES: usize = 100;
 
-/// The pod of all benches, as an API server serves it.
+/// The pod that all benches use, as an API server serves it.
 const FIXTURE: &str = include_str!("../../../core/fixtures/pod.json");
 
 /// Returns a realistic pod without `managedFields`.
 ///
 /// # Panics
-/// Never panics, because the fixture is a pod.
+/// Never panics, because the fixture is a valid pod.
 pub fn realistic_pod() -> Pod {
     let value = serde_json::from_str(FIXTURE).expect("the fixture is JSON");
     let mut pod = Pod::from_json(value).expect("the fixture is a pod");
@@ -29,8 +29,8 @@ pub fn realistic_pod() -> Pod {
     pod
 }
 
-/// Returns `count` realistic pods in one namespace, numbered from `first`, all ready, that share
-/// all parts that pods of one ReplicaSet share.
+/// Returns `count` realistic pods in one namespace, numbered from `first`. All are ready, and they
+/// share everything that pods of one ReplicaSet share.
 pub fn realistic_pods(first: usize, count: usize) -> Vec<Arc<Pod>> {
     let template = realistic_pod();
     let nodes: Vec<Str> = (0..NODES).map(|n| format!("node-{n:04}").into()).collect();
@@ -51,14 +51,15 @@ pub fn realistic_pods(first: usize, count: usize) -> Vec<Arc<Pod>> {
         pod.metadata.resource_version = 7.into();
         pod.metadata.labels = labels.clone();
         pod.metadata.owner_references = std::iter::once(owner.clone()).collect();
-        // A step coprime to the count, to spread the pods like a scheduler.
+        // Spread the pods like a scheduler, by a step that is coprime to the number of nodes.
         pod.node_name = Some(nodes[number * 37 % NODES].clone());
         Arc::new(pod)
     };
     (first..first + count).map(pod).collect()
 }
 
-/// Returns the next versions of these ready pods, no longer ready, as the server creates them.
+/// Returns the next versions of ready pods, in which they are no longer ready. Their parts are new,
+/// as in objects that a server creates.
 pub fn unready(pods: &[Arc<Pod>]) -> Vec<Arc<Pod>> {
     let unready = |pod: &Arc<Pod>| {
         let mut pod = (**pod).clone();
@@ -73,10 +74,10 @@ pub fn unready(pods: &[Arc<Pod>]) -> Vec<Arc<Pod>> {
     pods.iter().map(unready).collect()
 }
 
-/// Returns the name of a pod: its ReplicaSet's name and five letters or digits, as in reality.
+/// Returns the name of a pod: as in reality, the name of its ReplicaSet and five characters.
 pub fn pod_name(number: usize) -> String {
     let set = number / PODS_PER_OWNER;
-    // A bijection of 20 bits, so that names of one ReplicaSet differ not only at their ends.
+    // A bijection of 20 bits, so that the names in a ReplicaSet don't differ only at their ends.
     let suffix = (number * 0x9_e375) & 0xf_ffff;
     format!("web-{set:05}-6d4cf56db6-{suffix:05x}")
 }
@@ -107,7 +108,7 @@ pub fn filled(pods: &[Arc<Pod>]) -> PodCache {
     cache
 }
 
-/// Visits all numbers below `count` once per round, in a random-looking order.
+/// Returns all numbers below `count` once per round, in a seemingly random order.
 pub fn rounds(count: usize) -> impl FnMut() -> usize {
     let mut at = 0;
     move || {
@@ -116,7 +117,8 @@ pub fn rounds(count: usize) -> impl FnMut() -> usize {
     }
 }
 
-/// Updates the pods of a cache one after the other: to unready in one round, to ready in the next.
+/// Updates the pods of a cache one after the other: they become unready in one round, ready in the
+/// next.
 pub fn update(size: usize) -> impl FnMut() -> u64 {
     let pods = realistic_pods(0, size);
     let versions = [unready(&pods), pods];
@@ -130,7 +132,7 @@ pub fn update(size: usize) -> impl FnMut() -> u64 {
     }
 }
 
-/// Alternates between removing a pod of a cache and adding another.
+/// Alternates between removing a pod from a cache and adding another.
 pub fn turnover(size: usize) -> impl FnMut() -> u64 {
     let pods = realistic_pods(0, size);
     let cache = filled(&pods);

@@ -1,4 +1,4 @@
-//! Syncs of Deployments with nothing to do: every decision is made again, from the templates to the
+//! Syncs of Deployments with nothing to do: every decision is repeated, from the templates to the
 //! status.
 
 use std::hint::black_box;
@@ -17,11 +17,11 @@ use serde_json::json;
 
 use crate::clusters::NOW;
 
-/// Pods of each Deployment.
+/// The number of pods of each Deployment.
 const REPLICAS: i32 = 3;
 
-/// Returns a sync with nothing to do, of a Deployment whose rollouts have left `revisions`
-/// ReplicaSets. The newest has all pods.
+/// Returns a sync, with nothing to do, of a Deployment whose rollouts have left `revisions`
+/// ReplicaSets. The newest one has all the pods.
 pub fn idle(revisions: usize) -> impl FnMut() -> u64 {
     let mut informers = Informers::new(Arc::default());
     let controller = Controller::new(ControllerOptions::default(), &mut informers);
@@ -47,7 +47,7 @@ pub fn idle(revisions: usize) -> impl FnMut() -> u64 {
     }
 }
 
-/// Returns the template of a revision: three containers like those of an ordinary service.
+/// Returns the pod template of a revision: three containers, like those of an ordinary service.
 pub fn template(revision: usize) -> PodTemplate {
     let container = |name: &str| {
         json!({"name": name, "image": format!("registry.example/shop/{name}:1.{revision}"),
@@ -92,7 +92,7 @@ fn settled(revisions: usize) -> Deployment {
     deployment
 }
 
-/// Returns the ReplicaSet of a revision: with all pods if it is the newest, otherwise with none.
+/// Returns the ReplicaSet of a revision. It has all pods if it is the newest, otherwise none.
 fn replica_set(
     deployment: &Deployment,
     template: PodTemplate,

@@ -15,13 +15,13 @@ use serde_json::json;
 
 use crate::clusters::NOW;
 
-/// Returns a sync of the EndpointSlice controller with nothing to do, for a Service with this many
+/// Returns a sync, with nothing to do, of the EndpointSlice controller for a Service with this many
 /// ready pods.
 pub fn idle(pods: usize) -> impl FnMut() -> u64 {
     settled::<EndpointSlices>(Kind::ENDPOINT_SLICE, pods, pods.div_ceil(100))
 }
 
-/// Returns the same for the Endpoints controller.
+/// Returns the same sync of the Endpoints controller.
 pub fn idle_endpoints(pods: usize) -> impl FnMut() -> u64 {
     settled::<EndpointsOfServices>(Kind::ENDPOINTS, pods, 1)
 }
@@ -59,8 +59,8 @@ where
     let service: AnyObject = Arc::new(service.expect("a Service"));
     services.apply(Delta::Applied(service), NOW);
 
-    // Driven by hand, because one more use of the queue's loops would change how those of
-    // `handlers` are inlined.
+    // Driven by hand: if the loops of the queue were used once more, those of `handlers` would be
+    // inlined differently.
     let mut driver = Driver::<AsyncSync>::default();
     let key = (0..16).map(KeyId);
     let key = key

@@ -1,4 +1,4 @@
-//! Events, from the occurrence to the object that a cluster stores.
+//! Events: from the occurrence to the object that a cluster stores.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -45,8 +45,8 @@ fn after_s(seconds: u64) -> Now {
     }
 }
 
-/// Writes the first Event of a pod and removes the oldest of `stored` Events, as after its time to
-/// live.
+/// Writes the first Event of a pod, and removes the oldest of `stored` Events, as at the end of its
+/// time to live.
 pub fn create(stored: usize) -> impl FnMut() -> u64 {
     let (cluster, mut number) = (cluster(), 0);
     let mut recorder = EventRecorder::new("kubelet").on_node("node-1");
@@ -71,7 +71,7 @@ pub fn create(stored: usize) -> impl FnMut() -> u64 {
     }
 }
 
-/// Counts an Event that occurs again, for one of `pods` pods after the other.
+/// Counts the repeated occurrence of an Event, for each of `pods` pods in turn.
 pub fn repeat(pods: usize) -> impl FnMut() -> u64 {
     let (cluster, mut number) = (cluster(), 0);
     let mut recorder = EventRecorder::new("kubelet").on_node("node-1");
@@ -96,7 +96,7 @@ pub fn repeat(pods: usize) -> impl FnMut() -> u64 {
     repeat
 }
 
-/// Drops an Event of a pod that has already written as many as allowed.
+/// Drops an Event of a pod that has already reached its limit of Events.
 pub fn dropped() -> impl FnMut() -> u64 {
     let mut recorder = EventRecorder::new("replicaset-controller");
     let (pod, name) = (pod(0), "web-x1y2z".into());

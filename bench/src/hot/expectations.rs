@@ -1,21 +1,21 @@
-//! Expectations by dense key: a creation from expectation to satisfaction, and a burst of
-//! deletions.
+//! Expectations by dense key: a creation, from the expectation until it is satisfied, and a burst
+//! of deletions.
 
 use std::hint::black_box;
 
 use podstorm::expectations::Expectations;
 
-/// Pods deleted in one burst.
+/// The number of pods deleted in one burst.
 const BURST: u64 = 500;
 
-/// Expects one creation, observes it, and checks whether the key is satisfied; one of `keys` keys
-/// after the other.
+/// Expects one creation, observes it, and checks whether the key is satisfied, for each of `keys`
+/// keys in turn.
 pub fn create(keys: u32) -> impl FnMut() -> u64 {
     let (store, mut next) = (
         Expectations::<u32, u64>::new(),
         super::workqueue::rounds(keys),
     );
-    // Entries of keys are created once.
+    // The entry of a key is created only once.
     (0..keys).for_each(|key| store.expect_creations(key, 0, 0));
     move || {
         let key = black_box(next());
@@ -25,7 +25,8 @@ pub fn create(keys: u32) -> impl FnMut() -> u64 {
     }
 }
 
-/// Expects the deletion of 500 pods, observes all, and checks whether the key is satisfied.
+/// Expects the deletions of 500 pods, observes all of them, and checks whether the key is
+/// satisfied.
 pub fn delete() -> impl FnMut() -> u64 {
     let store = Expectations::<u32, u64>::new();
     move || {

@@ -1,5 +1,5 @@
-//! Event handlers: from a pod's change, as the cache reports it, to the expectations and the key in
-//! the queue. `cache/update` covers the work of the cache before that.
+//! Event handlers: from a pod's change, as the cache reports it, to the expectations and to the key
+//! in the queue. `cache/update` covers the preceding work of the cache.
 
 use std::collections::VecDeque;
 use std::hint::black_box;
@@ -11,10 +11,10 @@ use podstorm::object::{ConditionStatus, Pod, ReplicaSet};
 use super::Work;
 use crate::clusters::{Cluster, NOW, Plan, next_version};
 
-/// Pods of each ReplicaSet.
+/// The number of pods per ReplicaSet.
 const PODS_EACH: usize = 10;
 
-/// Changes to handle, in rounds of one for each ReplicaSet.
+/// Changes to handle, in rounds of one change per ReplicaSet.
 #[derive(Debug)]
 pub struct Events {
     cluster: Cluster,
@@ -23,12 +23,12 @@ pub struct Events {
     awaited: Awaited,
 }
 
-/// The expectations of every ReplicaSet.
+/// The expectations that every ReplicaSet has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Awaited {
     Nothing,
     Creations,
-    /// The deletions of all its pods.
+    /// The deletions of all pods of the ReplicaSet.
     Deletions,
 }
 
@@ -45,17 +45,17 @@ impl Events {
         events
     }
 
-    /// Returns the ReplicaSets, as cached.
+    /// Returns the ReplicaSets as they are cached.
     pub fn owners(&self) -> &[Arc<ReplicaSet>] {
         &self.cluster.replica_sets
     }
 
-    /// Returns all events, round after round.
+    /// Returns all changes, round after round.
     pub fn changes(&self) -> impl Iterator<Item = &PodChange> {
         self.rounds.iter().flatten()
     }
 
-    /// Starts the next round: takes all keys, and expects again what has been observed.
+    /// Starts the next round: takes all keys, and sets the observed expectations again.
     fn next_round(&mut self) {
         self.next = 0;
         self.rounds.rotate_left(1);
@@ -91,7 +91,7 @@ impl Events {
 }
 
 impl Work for Events {
-    /// Starts a round, which is one event for each ReplicaSet. All keys are taken after it.
+    /// Starts a round, which is one change per ReplicaSet, if the last round has ended.
     fn prepare(&mut self) -> u64 {
         if self.next == self.rounds[0].len() {
             self.next_round();
@@ -107,7 +107,7 @@ impl Work for Events {
     }
 }
 
-/// Returns created pods, while their ReplicaSets wait for creations.
+/// Returns the changes of created pods whose ReplicaSets expect creations.
 pub fn created(replica_sets: usize) -> Events {
     let cluster = Plan::new(replica_sets, PODS_EACH).build();
     let rounds = one_round(&cluster, |index| {
@@ -121,8 +121,8 @@ pub fn created(replica_sets: usize) -> Events {
     Events::new(cluster, rounds, Awaited::Creations)
 }
 
-/// Returns updated pods: half of them have just become ready, the others have some other change of
-/// status.
+/// Returns the changes of updated pods: half of them have just become ready, the others have
+/// another change in their status.
 pub fn updated(replica_sets: usize) -> Events {
     let cluster = Plan::new(replica_sets, PODS_EACH).build();
     let rounds = one_round(&cluster, |index| {
@@ -139,7 +139,7 @@ pub fn updated(replica_sets: usize) -> Events {
     Events::new(cluster, rounds, Awaited::Nothing)
 }
 
-/// Returns deleted pods, while their ReplicaSets wait for the deletion of all.
+/// Returns the changes of deleted pods whose ReplicaSets expect the deletion of all their pods.
 pub fn deleted(replica_sets: usize) -> Events {
     let cluster = Plan::new(replica_sets, PODS_EACH).build();
     let rounds = (0..PODS_EACH)
@@ -153,7 +153,7 @@ pub fn deleted(replica_sets: usize) -> Events {
     Events::new(cluster, rounds, Awaited::Deletions)
 }
 
-/// Returns new pods without an owner, one that matches for each ReplicaSet.
+/// Returns the changes of new pods without an owner. For each ReplicaSet, one of them matches.
 pub fn orphan(replica_sets: usize) -> Events {
     let cluster = Plan::new(replica_sets, PODS_EACH).build();
     let rounds = one_round(&cluster, |index| {
@@ -163,13 +163,13 @@ pub fn orphan(replica_sets: usize) -> Events {
     Events::new(cluster, rounds, Awaited::Nothing)
 }
 
-/// Returns a change for each ReplicaSet, in a random-looking order.
+/// Returns a change for each ReplicaSet, in a seemingly random order.
 fn one_round(
     cluster: &Cluster,
     mut change: impl FnMut(usize) -> PodChange,
 ) -> VecDeque<Vec<PodChange>> {
     let count = cluster.keys.len();
-    // Prime, so that each occurs once.
+    // The factor is prime, so that each ReplicaSet occurs once.
     let order = (0..count).map(|turn| turn * 7_919 % count);
     [order.map(&mut change).collect()].into()
 }

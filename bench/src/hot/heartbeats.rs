@@ -1,4 +1,4 @@
-//! Renewals of the nodes' Leases, with a status report every five minutes.
+//! Renewals of the nodes' Leases. Every five minutes, a node also reports its status.
 
 use std::sync::Arc;
 
@@ -10,10 +10,10 @@ use serde_json::json;
 
 use crate::clusters::NOW;
 
-/// The nodes whose Leases are renewed one after the other.
+/// The number of nodes, whose Leases are renewed one after the other.
 const NODES: usize = 10;
 
-/// Returns a renewal in a cluster of ten nodes that run `pods` pods.
+/// Returns a renewal in a cluster of ten nodes on which `pods` pods run.
 pub fn renew(pods: usize) -> impl FnMut() -> u64 {
     let cluster = Arc::new(Cluster::new(ClusterOptions::default()));
     for name in ["default", "shop"] {

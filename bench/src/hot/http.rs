@@ -1,5 +1,5 @@
 //! Requests to the API server over HTTP, in process: from the request's head and body to the last
-//! byte of the answer. A socket adds some 7 µs for an exchange over loopback.
+//! byte of the answer. A socket would add about 7 µs per exchange over loopback.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -16,14 +16,14 @@ use tokio::runtime::Runtime;
 
 use super::{Work, loading};
 
-/// A server, and the runtime whose timers it needs.
+/// A server, with the runtime whose timers it needs.
 struct Served {
     server: ApiServer,
     runtime: Runtime,
 }
 
 impl Served {
-    /// Creates a server with namespaces, and `pods` pods of 8.3 kB as `kubectl get -o json` prints
+    /// Creates a server with namespaces and `pods` pods of 8.3 kB, as `kubectl get -o json` prints
     /// them.
     fn new(pods: usize) -> Served {
         let options = ClusterOptions {
@@ -72,7 +72,7 @@ impl Served {
     }
 }
 
-/// Returns the number of bytes of an answer that are available now.
+/// Reads the part of an answer that is available now. Returns the number of bytes.
 fn bytes(body: &mut Body) -> u64 {
     let mut context = Context::from_waker(Waker::noop());
     let mut bytes = 0;
@@ -98,13 +98,13 @@ pub fn get() -> impl FnMut() -> u64 {
     move || bytes(&mut served.get(&path))
 }
 
-/// Lists pods, all on one page.
+/// Lists `pods` pods on one page.
 pub fn list(pods: usize) -> impl FnMut() -> u64 {
     let served = Served::new(pods);
     move || bytes(&mut served.get("/api/v1/pods"))
 }
 
-/// Adds a condition to a pod's status by a strategic merge patch, another one each time.
+/// Adds a condition to the status of a pod by a strategic merge patch, a different one each time.
 pub fn patch_status() -> impl FnMut() -> u64 {
     let (served, path) = (Served::new(1), format!("{}/status", pod_path()));
     let mut turn = 0_u64;
@@ -121,7 +121,7 @@ fn patch(served: &Served, path: &str, turn: u64) -> Body {
     served.send(Method::PATCH, path, kind, body.into())
 }
 
-/// Returns the same patch, with its event sent to each of `watchers` watches.
+/// Returns the same patch, whose event is sent to each of `watchers` watches.
 pub fn watch(watchers: usize) -> impl FnMut() -> u64 {
     let (served, path) = (Served::new(1), format!("{}/status", pod_path()));
     let mut watches: Vec<Body> = (0..watchers)
@@ -142,10 +142,10 @@ struct Creates {
     left: u64,
 }
 
-/// The number of pods created on a server before another replaces it.
+/// The number of pods created on a server before a new server replaces it.
 const ROUND: u64 = 10_000;
 
-/// Creates pods of 1.2 kB, up to `ROUND` on one server, which starts empty.
+/// Creates pods of 1.2 kB: up to `ROUND` on one server, which is empty at the start.
 pub fn create() -> impl Work {
     let env: Vec<String> = (0..12)
         .map(|number| format!(r#"{{"name":"SETTING_{number}","value":"of the shop {number}"}}"#))

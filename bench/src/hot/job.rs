@@ -1,5 +1,5 @@
 //! Jobs: syncs with nothing to do, each of which examines every pod; syncs that create or count
-//! pods; handled changes of pods; and a whole Job on the virtual engine.
+//! pods; handling of pod changes; and a whole Job on the virtual engine.
 
 use std::hint::black_box;
 use std::sync::Arc;
@@ -20,11 +20,11 @@ use serde_json::{Value, json};
 
 use crate::clusters::NOW;
 
-/// The version of all objects that the controller reads and writes, so its caches are never behind
-/// its writes.
+/// The version of all objects that the controller reads and writes, so that its caches never lag
+/// behind its writes.
 const VERSION: u64 = 1;
 
-/// The controller over caches.
+/// A Job controller over caches without a server.
 struct Cached {
     informers: Informers,
     controller: Controller,
@@ -59,7 +59,7 @@ impl Cached {
         self.controller.key("shop", "array")
     }
 
-    /// Runs a sync whose requests are answered immediately. Returns their number.
+    /// Runs a sync whose requests are answered immediately. Returns the number of requests.
     fn sync(&mut self, answer: impl FnMut(&Request, Now) -> Answer) -> u64 {
         let key = black_box(self.key());
         let mut api = answer;
@@ -72,13 +72,13 @@ impl Cached {
     }
 }
 
-/// Returns this many running pods of an indexed Job.
+/// Returns `count` running pods of an indexed Job.
 pub fn pods(count: usize) -> Vec<Pod> {
     let read = |index| Pod::from_json(pod(index)).expect("a readable pod");
     (0..count).map(read).collect()
 }
 
-/// Returns a sync with nothing to do, of an indexed Job whose `parallelism` pods all run.
+/// Returns a sync, with nothing to do, of an indexed Job whose `parallelism` pods are all running.
 pub fn idle(parallelism: usize) -> impl FnMut() -> u64 {
     let mut cached = Cached::new((0..parallelism).map(pod));
     cached.add(job("array", parallelism));
@@ -105,8 +105,8 @@ pub fn create(count: usize) -> impl FnMut() -> u64 {
     }
 }
 
-/// Returns a sync that counts `count` pods of an indexed Job, which have all succeeded, and removes
-/// their finalizers.
+/// Returns a sync that counts `count` pods of an indexed Job, all of which have succeeded, and
+/// removes their finalizers.
 pub fn count(count: usize) -> impl FnMut() -> u64 {
     let ended = |index| {
         let mut pod = pod(index);
@@ -118,7 +118,7 @@ pub fn count(count: usize) -> impl FnMut() -> u64 {
     let released = Arc::new(Pod::from_json(pod(0)).expect("a readable pod"));
     let key = cached.key();
     move || {
-        // The caches never show the writes.
+        // The writes never reach the caches.
         cached
             .controller
             .remember(key, |state| state.released = None);
@@ -131,7 +131,7 @@ pub fn count(count: usize) -> impl FnMut() -> u64 {
     }
 }
 
-/// Handles a change of a pod of one of `jobs` Jobs in a namespace.
+/// Handles the change of a pod that belongs to one of `jobs` Jobs in a namespace.
 pub fn pod_changed(jobs: usize) -> impl FnMut() -> u64 {
     let cached = Cached::new(std::iter::empty());
     cached.add(job("array", 1));
@@ -158,8 +158,8 @@ pub fn pod_changed(jobs: usize) -> impl FnMut() -> u64 {
     }
 }
 
-/// Runs an indexed Job with this many completions, from its creation to its end, on the virtual
-/// engine. Each pod ends as soon as it runs.
+/// Runs an indexed Job with this many completions on the virtual engine, from its creation to its
+/// end. Each pod ends as soon as it runs.
 pub fn complete(completions: usize, parallelism: usize) -> impl FnMut() -> u64 {
     move || {
         let harness = cluster("job-controller");
@@ -193,7 +193,7 @@ pub fn complete(completions: usize, parallelism: usize) -> impl FnMut() -> u64 {
 }
 
 /// Returns a cluster of 100 large nodes on the virtual engine, with this controller and the
-/// namespace `shop`. Its pods end as soon as they run, if they may end.
+/// namespace `shop`. Pods that can end do so as soon as they run.
 pub(super) fn cluster(controller: &str) -> Harness {
     let mut options = SimOptions::new(EngineKind::Virtual, 1);
     let controllers = Controllers::from_words(Rows::installed(), &[controller]);

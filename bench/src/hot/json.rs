@@ -1,5 +1,5 @@
-//! Reading and writing one pod as JSON: the text that `kubectl get -o json` writes, 8.3 kB, which
-//! shares nothing with a text that was read before.
+//! Reading and writing one pod as JSON: 8.3 kB, as `kubectl get -o json` writes it. The pod shares
+//! nothing with a pod that was read before.
 
 use std::hint::black_box;
 

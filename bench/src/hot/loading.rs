@@ -1,10 +1,11 @@
-//! Loading dumps: lists of pods as `kubectl get -o json` and `-o yaml` write them, sorted by owner.
+//! Loading dumps: lists of pods, as `kubectl get -o json` and `-o yaml` write them, sorted by
+//! owner.
 
 use std::path::PathBuf;
 
 use podstorm_loadgen::manifest;
 
-/// A pod with placeholders for the parts that differ between pods.
+/// A pod, with placeholders for the parts that differ between pods.
 const JSON: &str = include_str!("../../../core/fixtures/dump/pod.json");
 const YAML: &str = include_str!("../../../core/fixtures/dump/pod.yaml");
 
@@ -17,24 +18,24 @@ pub fn load(dump: String) -> impl FnMut() -> u64 {
     }
 }
 
-/// Returns one pod of such a dump.
+/// Returns one pod of a JSON dump.
 pub fn json_pod() -> String {
     texts(JSON, 1, 1).collect()
 }
 
-/// Returns `pods` such pods, each with its own name.
+/// Returns `pods` pods of a JSON dump, each with its own name.
 pub(super) fn json_pods(pods: usize) -> impl Iterator<Item = String> {
     texts(JSON, pods, 1)
 }
 
-/// Returns a JSON dump of `pods` pods, the same number for each ReplicaSet.
+/// Returns a JSON dump of `pods` pods, equally distributed among the ReplicaSets.
 pub fn json(pods: usize, replicasets: usize) -> String {
     let items: Vec<String> = texts(JSON, pods, replicasets).collect();
     let items = items.join(",\n");
     format!("{{\n\"apiVersion\": \"v1\",\n\"items\": [\n{items}\n],\n\"kind\": \"List\"\n}}\n")
 }
 
-/// Returns a YAML dump of `pods` pods, the same number for each ReplicaSet.
+/// Returns a YAML dump of `pods` pods, equally distributed among the ReplicaSets.
 pub fn yaml(pods: usize, replicasets: usize) -> String {
     let items: String = texts(YAML, pods, replicasets).collect();
     format!("apiVersion: v1\nitems:\n{items}kind: List\n")

@@ -1,6 +1,5 @@
-//! The hot paths. A single list names each of them: criterion times them, callgrind counts their
-//! instructions, and dhat counts their allocations. Each subject has a module that builds its
-//! paths.
+//! The hot paths, in a single list: criterion times each of them, callgrind counts its
+//! instructions, and dhat counts its allocations. Each subject has a module that sets up its paths.
 
 pub mod cache;
 pub mod deployment;
@@ -33,7 +32,7 @@ use crate::clusters::Plan;
 /// A hot path in its steady state.
 #[derive(Debug)]
 pub struct HotPath {
-    /// `subject/variant/size`: the same in criterion, in the budgets and in the targets.
+    /// `subject/variant/size`: the id in criterion, in the budgets and in the targets.
     pub id: &'static str,
     /// The number of calls that are counted together, so that the cost of counting is negligible.
     pub calls: u32,
@@ -43,24 +42,25 @@ pub struct HotPath {
     pub prepare: fn() -> Operation,
 }
 
-/// Work that can be repeated, and timed without its preparation.
+/// Work that can be repeated, and can be timed without its preparation.
 pub trait Work {
-    /// Prepares the next round of work if the last one has ended. Returns the number of calls left
-    /// in the round.
+    /// Prepares the next round of work if the last one has ended. Returns the number of remaining
+    /// calls in the round.
     fn prepare(&mut self) -> u64 {
         u64::MAX
     }
 
-    /// Does the work once. The result depends on the work, so that the compiler removes none of it.
+    /// Does the work once. The result depends on the work, so that the compiler cannot remove any
+    /// of it.
     fn work(&mut self) -> u64;
 
-    /// Does the work once, preceded by the preparation at the start of a round.
+    /// Does the work once. At the start of a round, prepares the round first.
     fn call(&mut self) -> u64 {
         self.prepare();
         self.work()
     }
 
-    /// Returns the time for doing the work `calls` times, without the preparation.
+    /// Returns the time that `calls` calls take, without the preparation.
     fn time(&mut self, mut calls: u64) -> Duration {
         let mut taken = Duration::ZERO;
         while calls > 0 {
@@ -85,7 +85,7 @@ impl<F: FnMut() -> u64> Work for F {
     }
 }
 
-/// Work that times itself.
+/// Work that measures its own time.
 #[derive(Debug)]
 pub struct ByItsClock<F>(pub F);
 
@@ -101,7 +101,7 @@ impl<F: FnMut() -> Duration> Work for ByItsClock<F> {
 
 impl HotPath {
     /// Sets up the path and runs two rounds, so that the next calls are in the steady state: lists
-    /// have grown and entries exist, including those that only every other round uses.
+    /// have grown and entries exist, even those that only every second round uses.
     pub fn steady(&self) -> Operation {
         let mut operation = (self.prepare)();
         for _ in 0..2 * self.calls {
@@ -119,8 +119,8 @@ const FREE: bool = true;
 /// A path that allocates.
 const ALLOCATES: bool = false;
 
-/// Builds rows of id, calls counted together, claim about allocations, and the function that sets
-/// up the path.
+/// Builds the rows: the id, the number of calls that are counted together, the claim about
+/// allocations, and the function that sets up the path.
 macro_rules! paths {
     ($($id:literal, $calls:literal, $claim:ident, $prepare:expr;)*) => {
         vec![$(HotPath {
@@ -132,7 +132,7 @@ macro_rules! paths {
     };
 }
 
-/// Returns all hot paths, by subject.
+/// Returns all hot paths, ordered by subject.
 pub fn paths() -> Vec<HotPath> {
     paths! {
         "cache/update/10000", 10_000, FREE, cache::update(10_000);
@@ -212,11 +212,11 @@ pub fn paths() -> Vec<HotPath> {
     }
 }
 
-/// Gives rayon's pool a single thread, so that counts do not depend on the machine's cores and
-/// include each thread's share. A count begins with this call.
+/// Limits rayon's pool to a single thread, so that counts include the share of each thread and do
+/// not depend on the number of cores. Must be called before a count.
 pub fn on_one_core() {
     let one = rayon::ThreadPoolBuilder::new().num_threads(1);
-    // A pool that already exists comes from an earlier call.
+    // An existing pool was created by an earlier call.
     let _ = one.build_global();
 }
 

@@ -1,4 +1,4 @@
-//! Deletion ranking from the cached ranking fields to the chosen set, and the preceding count of
+//! Deletion ranking, from the cached ranking fields to the chosen set, and the preceding count of
 //! co-located pods.
 
 use std::hint::black_box;
@@ -11,19 +11,19 @@ use crate::pods::{Growth, NOW_NS, counts, drawn_pods, fields};
 /// The maximum number of pods deleted in one sync.
 pub const BURST: usize = 500;
 
-/// A ReplicaSet.
+/// The pods of a ReplicaSet, as the ranking needs them.
 #[derive(Debug)]
 pub struct Input {
     /// The pods of the ReplicaSet.
     pub pods: Vec<Pod>,
-    /// The ranking fields that the cache keeps of them.
+    /// The ranking fields of the pods, as the cache stores them.
     pub fields: Vec<RankFields>,
-    /// The pods on each node.
+    /// The number of pods on each node.
     pub counts: NodeCounts,
 }
 
-/// Returns several ReplicaSets of this many pods, so that the branch predictor does not learn small
-/// ones by heart.
+/// Returns several ReplicaSets of `count` pods each, so that the branch predictor does not memorize
+/// small ones.
 pub fn inputs(count: usize, growth: Growth) -> Vec<Input> {
     let sets = (32_000 / count).clamp(1, 16);
     let input = |seed| {
@@ -39,7 +39,7 @@ pub fn inputs(count: usize, growth: Growth) -> Vec<Input> {
     (1..=sets as u64).map(input).collect()
 }
 
-/// Cycles through the inputs.
+/// Applies `work` to one input after the other, cyclically.
 pub fn in_turn<T>(inputs: Vec<T>, mut work: impl FnMut(&T) -> u64) -> impl FnMut() -> u64 {
     let mut next = 0;
     move || {
@@ -49,12 +49,12 @@ pub fn in_turn<T>(inputs: Vec<T>, mut work: impl FnMut(&T) -> u64) -> impl FnMut
     }
 }
 
-/// Chooses 500 pods that grew over a month.
+/// Chooses 500 of `pods` pods that were created over a month.
 pub fn choose(pods: usize) -> impl FnMut() -> u64 {
     choose_of(inputs(pods, Growth::Month))
 }
 
-/// Chooses 500 pods among which rules 1 to 5 and the age buckets do not distinguish.
+/// Chooses 500 of `pods` pods that neither rules 1 to 5 nor the age buckets distinguish.
 pub fn tie_group(pods: usize) -> impl FnMut() -> u64 {
     choose_of(inputs(pods, Growth::Burst))
 }

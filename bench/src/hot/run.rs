@@ -1,4 +1,5 @@
-//! Whole small runs of the load generator on its virtual engine, where a seed determines the run.
+//! Whole small runs of the load generator on its virtual engine, on which a seed determines the
+//! run.
 
 use std::sync::atomic::AtomicBool;
 
@@ -12,8 +13,8 @@ pub fn up_down(pods: u64, replicasets: u64) -> impl FnMut() -> u64 + use<> {
     ))
 }
 
-/// Returns a run of ten virtual seconds of `churn`, with 100 external deletions in each. One call
-/// is one run.
+/// Returns a run of ten virtual seconds of `churn`, with 100 external deletions per second. One
+/// call is one run.
 pub fn churn(pods: u64, replicasets: u64) -> impl FnMut() -> u64 + use<> {
     let size = format!("--pods {pods} --replicasets {replicasets}");
     run_of(&format!(

@@ -1,5 +1,5 @@
-//! Selectors: compiling one, matching one against a pod's labels, and finding the owners that match
-//! an orphan.
+//! Selectors: compiling a selector, matching it against a pod's labels, and finding the owners that
+//! match an orphan.
 
 use std::hint::black_box;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use podstorm::object::{LabelSelector, LabelSelectorRequirement, Labels, Selector
 
 use crate::clusters::Plan;
 
-/// Returns the selector of a Deployment's ReplicaSet.
+/// Returns a selector like that of a Deployment's ReplicaSet.
 pub fn match_labels() -> LabelSelector {
     LabelSelector {
         match_labels: Labels::from_pairs([
@@ -37,7 +37,8 @@ pub fn match_expressions() -> LabelSelector {
     }
 }
 
-/// Returns labels of pods: the even ones match both selectors, the odd ones fail at the last label.
+/// Returns labels of pods. Those with even indexes match both selectors; the others fail at the
+/// last label.
 pub fn labels() -> [Labels; 16] {
     std::array::from_fn(|index| {
         let hash = if index % 2 == 0 {
@@ -53,7 +54,7 @@ pub fn labels() -> [Labels; 16] {
     })
 }
 
-/// Matches a compiled selector against one pod's labels.
+/// Matches a compiled selector against the labels of one pod after the other.
 pub fn matching(selector: LabelSelector) -> impl FnMut() -> u64 {
     let selector = Selector::compile(Some(&selector)).expect("the selector is valid");
     let (labels, mut turn) = (labels(), 0);
@@ -73,7 +74,7 @@ pub fn compile() -> impl FnMut() -> u64 {
     }
 }
 
-/// Finds the owners that could adopt an orphan, among `count` ReplicaSets in its namespace.
+/// Finds the owners that could adopt an orphan among `count` ReplicaSets in its namespace.
 pub fn owners(count: usize) -> impl FnMut() -> u64 {
     let cluster = Plan::new(count, 0).build();
     let labels: Vec<Labels> = cluster
@@ -83,7 +84,7 @@ pub fn owners(count: usize) -> impl FnMut() -> u64 {
         .collect();
     let mut turn = 0;
     move || {
-        // A prime: a random-looking order that visits each once per round.
+        // The step is prime: a seemingly random order with each ReplicaSet once per round.
         turn = (turn + 7_919) % labels.len();
         let namespace = &cluster.replica_sets[turn].metadata.namespace;
         let found = cluster

@@ -5,7 +5,7 @@ use std::hint::black_box;
 use podstorm::limits::SLOW_START_INITIAL_BATCH;
 use podstorm::slow_start::SlowStart;
 
-/// Goes through the batches of `count` calls.
+/// Iterates over the batches of `count` calls.
 pub fn batches(count: usize) -> impl FnMut() -> u64 {
     move || {
         let mut run = SlowStart::new(black_box(count), SLOW_START_INITIAL_BATCH);

@@ -1,5 +1,5 @@
-//! StatefulSets: syncs with nothing to do, and whole sets on the virtual engine, brought up, rolled
-//! out and scaled in.
+//! StatefulSets: syncs with nothing to do, and whole sets on the virtual engine, which are created,
+//! rolled out and scaled in.
 
 use std::hint::black_box;
 use std::sync::Arc;
@@ -18,13 +18,13 @@ use crate::clusters::NOW;
 
 const SECOND_NS: i64 = 1_000_000_000;
 
-/// The controller over caches that show each write immediately.
+/// A StatefulSet controller over caches that show each write immediately.
 struct Cached {
     informers: Informers,
     controller: Controller,
     driver: Driver<AsyncSync>,
     version: u64,
-    /// The set as it was last stored.
+    /// The StatefulSet as it was last stored.
     set: Option<AnyObject>,
 }
 
@@ -41,7 +41,7 @@ impl Cached {
         }
     }
 
-    /// Stores an object and shows it to the controller. A pod is running and ready.
+    /// Stores an object and shows it to the controller. Pods become running and ready immediately.
     fn put(&mut self, kind: Kind, mut object: Value) -> AnyObject {
         self.version += 1;
         let meta = &mut object["metadata"];
@@ -67,7 +67,7 @@ impl Cached {
         object
     }
 
-    /// Runs a sync whose writes succeed. Returns their number.
+    /// Runs a sync whose writes succeed. Returns the number of writes.
     fn sync(&mut self) -> u64 {
         let mut driver = std::mem::take(&mut self.driver);
         let controller = self.controller.clone();
@@ -94,12 +94,12 @@ impl Cached {
     }
 }
 
-/// Returns a settled set of this many pods with its caches. The pods are ordered, and each has
+/// Returns a settled set of this many pods with its caches. The set is ordered, and each pod has
 /// `claims` claims.
 fn settled(replicas: usize, claims: usize) -> Cached {
     let mut cached = Cached::new();
     let mut set = set("web", replicas, claims);
-    // Without an order, a few syncs create all pods.
+    // Without an order, a few syncs are sufficient to create all pods.
     set["spec"]["podManagementPolicy"] = "Parallel".into();
     cached.put(Kind::STATEFUL_SET, set);
     while cached.sync() > 0 {}
@@ -110,7 +110,7 @@ fn settled(replicas: usize, claims: usize) -> Cached {
     cached
 }
 
-/// Returns this many running pods of a set.
+/// Returns `count` running pods of a set.
 pub fn pods(count: usize) -> Vec<Pod> {
     let cached = settled(count, 0);
     let pod = |ordinal: usize| {
@@ -121,7 +121,7 @@ pub fn pods(count: usize) -> Vec<Pod> {
     (0..count).map(pod).collect()
 }
 
-/// Returns a sync with nothing to do, of an ordered set whose pods all run.
+/// Returns a sync, with nothing to do, of an ordered set whose pods are all running.
 pub fn idle(replicas: usize, claims: usize) -> impl FnMut() -> u64 {
     let mut cached = settled(replicas, claims);
     move || {
@@ -131,8 +131,8 @@ pub fn idle(replicas: usize, claims: usize) -> impl FnMut() -> u64 {
     }
 }
 
-/// Runs this many sets of `replicas` pods each on the virtual engine: brought up, given another
-/// image, and scaled to one pod.
+/// Runs `sets` sets of `replicas` pods each on the virtual engine: the sets are created, get a new
+/// image, and are scaled in to one pod.
 pub fn life(sets: usize, replicas: usize) -> impl FnMut() -> u64 {
     move || {
         let harness = cluster("statefulset-controller");
@@ -161,7 +161,8 @@ pub fn life(sets: usize, replicas: usize) -> impl FnMut() -> u64 {
     }
 }
 
-/// Brings up an unordered set of this many pods on the virtual engine.
+/// Creates an unordered set of this many pods on the virtual engine, and waits until the pods are
+/// ready.
 pub fn parallel(replicas: usize) -> impl FnMut() -> u64 {
     move || {
         let harness = cluster("statefulset-controller");
@@ -175,8 +176,8 @@ pub fn parallel(replicas: usize) -> impl FnMut() -> u64 {
     }
 }
 
-/// Advances time until each set has this many ready pods, all of its newest revision. Returns the
-/// number of seconds.
+/// Advances the time until each set has this many ready pods, all of them of its newest revision.
+/// Returns the number of seconds.
 fn until(harness: &Harness, sets: usize, replicas: usize) -> u64 {
     let api = harness.cluster().api(Kind::STATEFUL_SET);
     let is_done = |number: usize| {

@@ -1,5 +1,5 @@
-//! Syncs from the key to the last request, with every request answered immediately. Between two
-//! syncs the expectations of the last one are dropped, because its pods never appear.
+//! Syncs from the key to the last request, with every request answered immediately. After each
+//! sync, its expectations are dropped, because the caches never show its pods.
 
 use std::hint::black_box;
 use std::sync::Arc;
@@ -11,12 +11,12 @@ use podstorm::replicaset::{ReplicaSetSync, Step};
 
 use crate::clusters::{Cluster, NOW, Plan};
 
-/// The pods of the ReplicaSet that is scaled down, and the number of those deleted.
+/// The number of pods of the ReplicaSet that is scaled down, and the number of pods deleted.
 const SCALED_DOWN: usize = 1_000;
 const DELETED: usize = 500;
 
-/// Returns a plan of one ReplicaSet with nothing to do, whose pods must be ready for 30 seconds to
-/// be available.
+/// Returns a plan of one ReplicaSet with nothing to do. Its pods are available after being ready
+/// for 30 seconds.
 pub fn settled_min_ready(pods: usize) -> Plan {
     Plan {
         min_ready_seconds: 30,
@@ -24,11 +24,12 @@ pub fn settled_min_ready(pods: usize) -> Plan {
     }
 }
 
-/// Returns a sync with nothing to do, of each ReplicaSet after the other.
+/// Returns a sync with nothing to do, of one ReplicaSet after the other.
 pub fn idle(plan: Plan) -> impl FnMut() -> u64 {
     let (cluster, mut sync, mut turn) = (plan.build(), ReplicaSetSync::default(), 0);
     move || {
-        // Coprime to the count: a random-looking order that visits each once per round.
+        // The step is coprime to the count: a seemingly random order with each ReplicaSet once per
+        // round.
         turn = (turn + 37) % cluster.keys.len();
         let key = black_box(cluster.keys[turn]);
         let step = cluster.controller.begin(key, &mut sync, NOW);
@@ -37,8 +38,8 @@ pub fn idle(plan: Plan) -> impl FnMut() -> u64 {
     }
 }
 
-/// Returns a sync that creates `count` pods. The pods are prepared in advance, in place of a
-/// server.
+/// Returns a sync that creates `count` pods. The created pods are prepared in advance, which
+/// replaces a server.
 pub fn create(count: usize) -> impl FnMut() -> u64 {
     let cluster = creating(count).build();
     let pods = created_by_the_server(count, &cluster);
@@ -56,7 +57,7 @@ pub fn create(count: usize) -> impl FnMut() -> u64 {
     }
 }
 
-/// Returns a plan of a ReplicaSet that wants `count` pods and has none.
+/// Returns a plan of one ReplicaSet that wants `count` pods and has none.
 pub fn creating(count: usize) -> Plan {
     Plan {
         wanted: Some(i32::try_from(count).expect("a burst is small")),
@@ -65,7 +66,7 @@ pub fn creating(count: usize) -> Plan {
 }
 
 /// Returns a plan of ReplicaSets that have 1,000 pods and want 500, with `namespace_pods` pods in
-/// the namespace. Every ReplicaSet belongs to its own Deployment with ten old revisions.
+/// the namespace. Every ReplicaSet belongs to a Deployment of its own, which has ten old revisions.
 pub fn deleting(namespace_pods: usize) -> Plan {
     Plan {
         old_revisions: 10,
@@ -74,8 +75,8 @@ pub fn deleting(namespace_pods: usize) -> Plan {
     }
 }
 
-/// Returns the same plan, but all ReplicaSets belong to one Deployment, so that all pods count for
-/// co-location.
+/// Returns the same plan, except that all ReplicaSets belong to one Deployment, so that all pods
+/// count as co-located.
 pub fn deleting_among_siblings(namespace_pods: usize) -> Plan {
     Plan {
         old_revisions: 0,
@@ -84,7 +85,7 @@ pub fn deleting_among_siblings(namespace_pods: usize) -> Plan {
     }
 }
 
-/// Returns a sync that deletes 500 of 1,000 pods.
+/// Returns a sync that deletes 500 of the 1,000 pods of a ReplicaSet.
 pub fn scale_down(plan: Plan) -> impl FnMut() -> u64 {
     let (cluster, mut driver) = (plan.build(), Driver::<ReplicaSetSync>::default());
     move || {
@@ -100,12 +101,12 @@ pub fn scale_down(plan: Plan) -> impl FnMut() -> u64 {
     }
 }
 
-/// Returns a server's answers to this many creates.
+/// Returns the pods with which a server would answer this many creates.
 fn created_by_the_server(count: usize, cluster: &Cluster) -> Vec<Arc<Pod>> {
     let owner = cluster.controller.owners().get(cluster.keys[0]);
     let owner = owner.expect("the ReplicaSet is cached");
     let version = 1_000_000u64;
-    // The cache must have seen the pods by the next sync, or that sync would wait for them.
+    // By the next sync, the cache must have seen the pods, or that sync would wait for them.
     cluster.controller.pods().bookmark(&(version).into());
     (0..count)
         .map(|number| {

@@ -1,4 +1,4 @@
-//! The volume binder: syncs of one claim among others of its class.
+//! The volume binder: syncs of one claim among other claims of its class.
 
 use std::hint::black_box;
 use std::sync::Arc;
@@ -15,10 +15,10 @@ use serde_json::{Value, json};
 
 use crate::clusters::NOW;
 
-/// The index of the queue of claims.
+/// The index of the queue for claims.
 const CLAIMS: usize = 0;
 
-/// A class, claims and volumes in the caches of a binder.
+/// A volume binder, with a class, claims and volumes in its caches.
 struct Cached {
     informers: Informers,
     binder: Arc<Binder>,
@@ -52,7 +52,7 @@ impl Cached {
         key.expect("the claim has a key")
     }
 
-    /// Runs a sync whose writes succeed but never reach the caches. Returns their number.
+    /// Runs a sync whose writes succeed but never reach the caches. Returns the number of writes.
     fn sync(&mut self, key: KeyId) -> u64 {
         let mut count = 0;
         let mut writes = |request: &Request, _| match request {
@@ -72,8 +72,8 @@ impl Cached {
     }
 }
 
-/// Returns a sync that binds a claim to the volume provisioned for it. `claims` claims are waiting
-/// with such a volume.
+/// Returns a sync that binds a claim to the volume that was provisioned for it. `claims` claims
+/// wait with such a volume.
 pub fn bind(claims: usize) -> impl FnMut() -> u64 {
     let mut cached = Cached::new();
     for number in 0..claims {
@@ -88,7 +88,7 @@ pub fn bind(claims: usize) -> impl FnMut() -> u64 {
     }
 }
 
-/// Returns a sync that chooses the volume of a claim among `volumes` free ones.
+/// Returns a sync that chooses a volume for a claim among `volumes` free volumes.
 pub fn choose(volumes: usize) -> impl FnMut() -> u64 {
     let mut cached = Cached::new();
     cached.add(Kind::PERSISTENT_VOLUME_CLAIM, claim(0, false));

@@ -1,4 +1,4 @@
-//! The rate-limited work queue, with its metrics always on, and the limiter.
+//! The rate-limited work queue, with its metrics always on, and the rate limiter.
 
 use std::hint::black_box;
 
@@ -6,12 +6,12 @@ use podstorm::workqueue::{ControllerLimiter, RateLimitingQueue, Take};
 
 use super::Work;
 
-/// Returns keys in a random-looking order that visits each once per round, for any count that 2,503
-/// does not divide.
+/// Returns the keys in a seemingly random order, each once per round, for any number of keys that
+/// is not a multiple of 2,503.
 pub fn rounds(keys: u32) -> impl FnMut() -> u32 {
     let (mut key, step) = (0, 2_503 % keys);
     move || {
-        // The remainder of the sum. A division would cost half as much as an add.
+        // The remainder of the sum. A division would take half as long as an add.
         key += step;
         key = if key < keys { key } else { key - keys };
         key
@@ -34,7 +34,7 @@ fn take(queue: &RateLimitingQueue<u32>, now_ns: i64) -> Option<u32> {
     }
 }
 
-/// Adds a key, takes it, and finishes it; one key after the other.
+/// Adds a key, takes it, and finishes it, for one key after the other.
 pub fn cycle(keys: u32) -> impl FnMut() -> u64 {
     let (queue, mut next, mut now) = (RateLimitingQueue::<u32>::new(), rounds(keys), clock());
     move || {
@@ -59,14 +59,14 @@ pub fn backlog(keys: u32) -> impl FnMut() -> u64 {
     }
 }
 
-/// Adds a key that is already waiting. All keys are waiting, and are added one after the other.
+/// Adds a key that is already waiting, for one key after the other. All keys are waiting.
 pub fn add_queued(keys: u32) -> impl FnMut() -> u64 {
     let (queue, mut next) = (RateLimitingQueue::<u32>::new(), rounds(keys));
     (0..keys).for_each(|key| assert!(queue.add(key, 0)));
     move || queue.add(black_box(next()), 1).into()
 }
 
-/// Counts a failure and forgets it; one key after the other, 100 ns apart.
+/// Counts a failure and forgets it, for one key after the other, 100 ns apart.
 pub fn limiter(keys: u32) -> impl FnMut() -> u64 {
     let (limiter, mut next, mut now) = (ControllerLimiter::<u32>::new(), rounds(keys), clock());
     move || {
@@ -77,19 +77,19 @@ pub fn limiter(keys: u32) -> impl FnMut() -> u64 {
     }
 }
 
-/// Delayed adds of all keys in rounds. A round begins with nothing waiting.
+/// Delayed adds of all keys, in rounds. At the beginning of a round, nothing is waiting.
 #[derive(Debug)]
 pub struct DelayedAdds {
     queue: RateLimitingQueue<u32>,
     keys: u32,
-    /// Keys added in this round.
+    /// The number of keys added in this round.
     added: u32,
     now_ns: i64,
     random: fastrand::Rng,
 }
 
 impl DelayedAdds {
-    /// Creates the queue with memory for all keys, and nothing waiting.
+    /// Creates the queue with memory for all keys. Nothing is waiting.
     pub fn new(keys: u32) -> DelayedAdds {
         let mut adds = DelayedAdds {
             queue: RateLimitingQueue::new(),
@@ -105,7 +105,7 @@ impl DelayedAdds {
         adds
     }
 
-    /// Fires and finishes all waiting keys.
+    /// Makes all waiting keys due, takes them and finishes them.
     fn drain(&mut self) {
         self.now_ns += 1 << 31;
         self.queue.fire_due(self.now_ns);
@@ -117,7 +117,7 @@ impl DelayedAdds {
 }
 
 impl Work for DelayedAdds {
-    /// Drains the queue if this round has added every key.
+    /// Drains the queue if all keys have been added in this round.
     fn prepare(&mut self) -> u64 {
         if self.added == self.keys {
             self.drain();

@@ -1,4 +1,4 @@
-//! Prints the table of targets after a full run, and writes it to `bench/results/`.
+//! Prints the table of targets after a full run and writes it to `bench/results/`.
 
 use std::io::{self, Write as _};
 
@@ -6,10 +6,10 @@ use super::run::{Run, TABLE_ELSEWHERE};
 use super::{report, targets};
 use crate::asked::Asked;
 
-/// Prints the table if this program ran everything.
+/// Prints and writes the table if this program has run everything.
 ///
 /// # Errors
-/// Fails if figures can't be read or the table can't be written.
+/// Fails if the figures can't be read or the table can't be written.
 pub fn print(asked: &Asked) -> anyhow::Result<()> {
     if !asked.is_smoke_test && asked.is_full() && std::env::var_os(TABLE_ELSEWHERE).is_none() {
         let quick = if asked.is_quick() { " -- --quick" } else { "" };

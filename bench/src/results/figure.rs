@@ -1,5 +1,5 @@
-//! A measured figure: written by benches that don't use criterion, and read for the table from a
-//! `figure.json` or from criterion's output.
+//! Measured figures. Benches that don't use criterion write them to a `figure.json`. The table
+//! reads them from there, or from criterion's output.
 
 use std::fs;
 use std::io;
@@ -29,10 +29,10 @@ pub enum Unit {
     /// Per second.
     #[serde(rename = "/s")]
     PerSecond,
-    /// A quotient, e.g. throughput per thread over that of a single thread.
+    /// A ratio, e.g. the throughput per thread to that of a single thread.
     #[serde(rename = "ratio")]
     Ratio,
-    /// A number of things.
+    /// A number of things, e.g. runs.
     #[serde(rename = "count")]
     Count,
     /// 1 if a property held, 0 if it did not.
@@ -46,7 +46,7 @@ impl Unit {
         match self {
             Unit::Nanoseconds => seconds_text(value / 1e9),
             Unit::Seconds => seconds_text(value),
-            // Bytes per pod are shown to the byte.
+            // Bytes per pod are not rounded.
             Unit::Bytes if value < 1e4 => format!("{} B", number_for_people(value)),
             Unit::Bytes => bytes_for_people(value.round() as u64),
             Unit::PerSecond => format!("{}/s", number_for_people(value)),
@@ -69,52 +69,51 @@ fn seconds_text(seconds: f64) -> String {
     }
 }
 
-/// The content of a `figure.json`.
+/// The content of a `figure.json` file.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Figure {
-    /// The id that it was recorded under.
+    /// The id under which the figure was recorded.
     pub id: String,
     /// The median of the runs, or the single value.
     pub value: f64,
-    /// The unit.
+    /// The unit of the value.
     pub unit: Unit,
-    /// The lowest of the runs.
+    /// The lowest value of the runs.
     pub low: f64,
-    /// The highest of the runs.
+    /// The highest value of the runs.
     pub high: f64,
     /// The number of runs.
     pub runs: usize,
 }
 
-/// A figure in the table.
+/// A figure as the table shows it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Measured {
-    /// Median.
+    /// The median.
     pub value: f64,
-    /// The unit.
+    /// The unit of the values.
     pub unit: Unit,
-    /// The confidence interval of the median (criterion), or the lowest and highest of the runs.
+    /// The confidence interval of the median (criterion), or the lowest and the highest value of
+    /// the runs.
     pub interval: (f64, f64),
-    /// When the file was written.
+    /// The time at which the file was written.
     pub written: SystemTime,
 }
 
-/// Records a figure under an id of the targets; see the [module](super). Reports it on standard
-/// output. Does nothing in a smoke test.
+/// Records a figure under an id of the targets (see the [module](super)), and reports it on
+/// standard output. Does nothing in a smoke test.
 ///
 /// # Panics
-///
 /// Panics if the target directory can't be written.
 pub fn record(id: &str, value: f64, unit: Unit) {
     record_runs(id, &[value], unit);
 }
 
-/// Like [`record`], for the median of several runs, with the lowest and the highest.
+/// Like [`record`], for several runs: records their median, and the lowest and highest value.
 ///
 /// # Panics
-///
-/// Panics without a run, and if the target directory can't be written.
+/// Panics if there is no run, and if the target directory can't be written.
 pub fn record_runs(id: &str, values: &[f64], unit: Unit) {
     if is_smoke_test() {
         return;
@@ -163,7 +162,7 @@ impl Figure {
         }
     }
 
-    /// Writes the file under its id, completely or not at all.
+    /// Writes the file for the figure's id, completely or not at all.
     pub(super) fn write(&self, measurements: &Path) -> io::Result<()> {
         let folder = measurements.join(&self.id).join("new");
         fs::create_dir_all(&folder)?;
@@ -173,7 +172,7 @@ impl Figure {
     }
 }
 
-/// The part of criterion's `estimates.json` that is used.
+/// The part of criterion's `estimates.json` that the table needs.
 #[derive(Deserialize)]
 struct Estimates {
     median: Estimate,
@@ -191,11 +190,10 @@ struct ConfidenceInterval {
     upper_bound: f64,
 }
 
-/// Returns the figure that was measured under an id, `None` if there is none. If both files exist,
-/// the newer one counts.
+/// Returns the figure that was measured under an id, or `None`. If both files exist, the newer one
+/// counts.
 ///
 /// # Errors
-///
 /// Fails if a file can't be read or parsed.
 pub fn read(measurements: &Path, id: &str) -> anyhow::Result<Option<Measured>> {
     let folder = measurements.join(id).join("new");

@@ -1,4 +1,4 @@
-//! The origin of figures: the machine and its load, the commit, the compiler.
+//! The origin of figures: the machine and its load, the commit, and the compiler.
 
 use std::fs;
 use std::process::Command;
@@ -14,16 +14,16 @@ pub struct Machine {
     pub cpu_model: String,
     /// The number of processors that this process may use.
     pub cores: usize,
-    /// Installed memory, in bytes.
+    /// The installed memory, in bytes.
     pub memory_bytes: u64,
-    /// Operating system and architecture.
+    /// The operating system and the architecture.
     pub platform: String,
 }
 
 impl Machine {
-    /// Returns this machine.
+    /// Returns the description of this machine.
     pub fn here() -> Machine {
-        // The first value of a member in a file with lines `member : value`.
+        // Returns the first value of a member in a file with lines of the form `member : value`.
         let member = |file: &str, name: &str| {
             let text = fs::read_to_string(file).ok()?;
             let mut members = text.lines().filter_map(|line| line.split_once(':'));
@@ -32,7 +32,7 @@ impl Machine {
         };
         let processor = || {
             let of = |name| member("/proc/cpuinfo", name);
-            // Virtual machines have one name for several generations.
+            // Virtual machines use one name for several generations, so add the numbers.
             let (name, family, model) = (of("model name")?, of("cpu family")?, of("model")?);
             let stepping = of("stepping")?;
             Some(format!(
@@ -67,12 +67,12 @@ pub fn load_average() -> Option<[f64; 3]> {
 pub struct Commit {
     /// The hash; `unknown` outside a repository.
     pub hash: String,
-    /// Whether files differ from it, apart from the results.
+    /// Whether files differ from the commit, apart from the results.
     pub dirty: bool,
 }
 
 impl Commit {
-    /// Returns the commit that is checked out.
+    /// Returns the commit that is checked out, and whether there are changes.
     pub fn here() -> Commit {
         let status = ["status", "--porcelain", "--", "..", ":!results"];
         Commit {
@@ -86,14 +86,15 @@ impl Commit {
         self.hash.get(..7).unwrap_or(&self.hash)
     }
 
-    /// Returns the first digits, and a mark if files differ.
+    /// Returns the first digits of the hash, and a mark if there are changes.
     pub fn text(&self) -> String {
         let mark = if self.dirty { ", with changes" } else { "" };
         format!("{}{mark}", self.short())
     }
 }
 
-/// Returns the last commit of this history before a moment, given in seconds since the Unix epoch.
+/// Returns the last commit in this history before a time, in seconds since the Unix epoch; `None`
+/// if git fails.
 pub fn commit_before(unix_seconds: u64) -> Option<String> {
     let before = format!("--before=@{unix_seconds}");
     git(&["log", "-1", "--format=%h", &before]).filter(|hash| !hash.is_empty())

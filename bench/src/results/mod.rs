@@ -33,11 +33,11 @@ use std::time::SystemTime;
 pub use figure::{Figure, Measured, Unit, record, record_runs};
 
 /// Returns the table of these targets for the terminal, and whether every row has its figure.
-/// Figures from before `since` are stale or, if it is not given, those from before the last change
-/// of the sources. `write` also writes the table to `bench/results/`.
+/// Figures from before `since` are stale; without `since`, figures from before the last change of
+/// the sources are. `write` also writes the table to `bench/results/`.
 ///
 /// # Errors
-/// Fails if figures can't be read or the table can't be written.
+/// Fails if the figures can't be read or the table can't be written.
 pub fn report(
     targets: Vec<targets::Target>,
     run: &mut run::Run,
@@ -61,13 +61,14 @@ pub fn report(
     Ok((text, complete))
 }
 
-/// Returns the folder of this package in the source tree, which has `targets.toml` and `results/`.
+/// Returns the folder of this package in the source tree. It contains `targets.toml` and
+/// `results/`.
 pub fn package_directory() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
-/// Returns the folder in which criterion and [`record`] put their figures: `$CRITERION_HOME`, or
-/// `criterion` in cargo's target directory, which is the tagged folder that contains this program.
+/// Returns the folder in which criterion and [`record`] store their figures: `$CRITERION_HOME`, or
+/// `criterion` in cargo's target directory.
 pub fn measurements_directory() -> PathBuf {
     if let Some(home) = std::env::var_os("CRITERION_HOME") {
         return home.into();
@@ -80,7 +81,7 @@ pub fn measurements_directory() -> PathBuf {
 pub fn target_directory() -> PathBuf {
     let root = package_directory().join("..");
     if let Some(target) = std::env::var_os("CARGO_TARGET_DIR") {
-        // A relative path is relative to the folder in which cargo was called, which benches don't
+        // Cargo resolves a relative path in the folder in which it was called, which benches don't
         // know.
         return root.join(target);
     }

@@ -1,4 +1,4 @@
-//! Renders the table for the terminal, as Markdown and as JSON.
+//! Renders the table: for the terminal, as Markdown, and as JSON.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -15,11 +15,11 @@ use super::targets::Section;
 use super::{Measured, Unit};
 use crate::write_whole;
 
-/// The version of the JSON. Raised when a member changes its meaning or is removed.
+/// The version of the JSON. Increased when a member changes its meaning or is removed.
 const SCHEMA_VERSION: u32 = 1;
 
-/// Renders for a terminal: one row per target, separated sections, and the number of targets met at
-/// the end.
+/// Renders the table for a terminal: one row per target, separated sections, and at the end the
+/// number of targets met.
 pub fn terminal(lines: &[Line], run: &Run) -> String {
     let mut table = Table::new();
     table.load_style(presets::UTF8_FULL_CONDENSED);
@@ -53,7 +53,7 @@ pub fn terminal(lines: &[Line], run: &Run) -> String {
     format!("{table}\n{}\n{}\n", summary(lines), circumstances(run))
 }
 
-/// Returns how many targets were met, and how many rows lack a figure.
+/// Returns the numbers of targets met and of rows without a figure, in words.
 fn summary(lines: &[Line]) -> String {
     let count =
         |wanted: fn(&Verdict) -> bool| lines.iter().filter(|line| wanted(&line.verdict)).count();
@@ -77,7 +77,7 @@ fn summary(lines: &[Line]) -> String {
     text
 }
 
-/// Returns when, where and of which sources the figures were measured.
+/// Returns when, where and from which sources the figures were measured, in words.
 pub fn circumstances(run: &Run) -> String {
     let load = |load: Option<[f64; 3]>| match load {
         Some([one, five, fifteen]) => format!("{one:.2} {five:.2} {fifteen:.2}"),
@@ -149,7 +149,7 @@ pub fn markdown(lines: &[Line], run: &Run) -> String {
     out
 }
 
-/// Renders JSON, for programs: every figure in the row's unit, unrounded.
+/// Renders JSON for programs: every figure is in the row's unit and not rounded.
 pub fn json(lines: &[Line], run: &Run) -> serde_json::Value {
     let figure = |measured: &Measured| {
         json!({
@@ -188,7 +188,6 @@ pub fn json(lines: &[Line], run: &Run) -> serde_json::Value {
 /// Writes `targets.md` and `targets.json` to a folder.
 ///
 /// # Errors
-///
 /// Fails if a file can't be written.
 pub fn write(lines: &[Line], run: &Run, folder: &Path) -> anyhow::Result<()> {
     fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
@@ -240,8 +239,8 @@ fn target_text(line: &Line) -> String {
     }
 }
 
-/// Returns the verdict with additions for Markdown: the reason of a miss, and the commit of a stale
-/// figure.
+/// Returns the verdict for Markdown, with additions: the reason for a miss, and the commit of a
+/// stale figure.
 fn verdict_text(line: &Line) -> String {
     let verdict = line.verdict.text();
     match (&line.verdict, &line.target.note, &line.ours) {

@@ -1,5 +1,5 @@
-//! The run that a table belongs to: when and how its figures were measured, and the time from which
-//! figures count as measured with these sources.
+//! The run to which a table belongs: when and how its figures were measured, and the time from
+//! which figures count as measured with these sources.
 
 use std::fs;
 use std::path::Path;
@@ -12,7 +12,7 @@ use serde::Serialize;
 use super::machine::{Commit, Machine, load_average};
 use super::package_directory;
 
-/// Set (to any value) for benches whose caller prints the table itself.
+/// The environment variable (with any value) that tells benches that their caller prints the table.
 pub const TABLE_ELSEWHERE: &str = "PODSTORM_TABLE_ELSEWHERE";
 
 /// The circumstances of a run.
@@ -20,24 +20,24 @@ pub const TABLE_ELSEWHERE: &str = "PODSTORM_TABLE_ELSEWHERE";
 pub struct Run {
     /// The command that repeats the run.
     pub command: String,
-    /// The end of the run, in UTC.
+    /// The end of the run in UTC.
     pub date: String,
     /// The commit that was checked out.
     pub commit: Commit,
-    /// The compiler.
+    /// The version of the compiler.
     pub rustc: String,
     /// The machine.
     pub machine: Machine,
-    /// The load average before the run, if known: it does not include the run's own threads.
+    /// The load average before the run, if known. It does not include the run's own threads.
     pub load_before: Option<[f64; 3]>,
-    /// The load average after the run.
+    /// The load average after the run, if known.
     pub load_after: Option<[f64; 3]>,
-    /// The time since which a figure counts as part of this run, in words.
+    /// The time from which a figure counts as part of this run, in words.
     pub fresh_since: String,
 }
 
 impl Run {
-    /// Returns a run that begins now, with everything known before it.
+    /// Returns a run that begins now. Its end is not known yet.
     pub fn begin(command: String) -> Run {
         Run {
             command,
@@ -51,20 +51,20 @@ impl Run {
         }
     }
 
-    /// Completes the data at the end of the run.
+    /// Completes the data of a run that has ended.
     pub fn end(&mut self, now: SystemTime) {
         self.date = date_text(now);
         self.load_after = load_average();
     }
 }
 
-/// Formats a moment in UTC.
+/// Formats a time in UTC.
 pub fn date_text(moment: SystemTime) -> String {
     let seconds = unix_seconds(moment);
     Time::from_unix_seconds(i64::try_from(seconds).unwrap_or(i64::MAX)).to_string()
 }
 
-/// Returns the seconds since the Unix epoch.
+/// Converts a time to seconds since the Unix epoch; 0 if it is earlier.
 pub fn unix_seconds(moment: SystemTime) -> u64 {
     moment
         .duration_since(SystemTime::UNIX_EPOCH)
@@ -78,7 +78,7 @@ pub fn now() -> SystemTime {
     SystemTime::UNIX_EPOCH + Duration::from_nanos(u64::try_from(wall_ns).unwrap_or(0))
 }
 
-/// The sources that the figures depend on, relative to this package.
+/// The sources on which the figures depend, relative to this package.
 const SOURCES: [&str; 5] = [
     "../core/src",
     "../loadgen/src",
@@ -87,8 +87,8 @@ const SOURCES: [&str; 5] = [
     "../Cargo.lock",
 ];
 
-/// Returns when the sources that figures depend on last changed. Earlier figures were measured with
-/// another program.
+/// Returns the time at which the sources of the figures last changed. Figures from before were
+/// measured with another program.
 pub fn sources_changed() -> SystemTime {
     let newest = SOURCES
         .iter()

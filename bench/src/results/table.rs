@@ -1,4 +1,4 @@
-//! The rows with their figures, those of the rivals, and the verdicts on the targets.
+//! The rows of the table: the figures, those of the rivals, and the verdicts on the targets.
 
 use std::path::Path;
 use std::time::{Duration, SystemTime};
@@ -23,23 +23,23 @@ pub struct Line {
 /// The verdict on a target.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Verdict {
-    /// Our own raised target is reached.
+    /// Our own stricter target is reached.
     MetRaised,
-    /// The given target is reached; there is no raised one.
+    /// The given target is reached, and there is no stricter one.
     Met,
-    /// The given target is reached, the raised one is not.
+    /// The given target is reached, but not the stricter one.
     MissedRaised,
-    /// Measured, and not reached.
+    /// There is a figure, but it does not reach the target.
     Missed,
-    /// Measured; there is no target.
+    /// There is a figure, but no target.
     Known,
-    /// There is a figure, but it is older than required, by this much.
+    /// There is a figure, but it is too old, by this much.
     Stale(Duration),
     /// There is no figure.
     NotMeasured,
-    /// There can't be a figure, for this reason.
+    /// This machine can't measure the figure, for this reason.
     Cannot(String),
-    /// The file has another unit than the row.
+    /// The recorded figure has a different unit than the row.
     WrongUnit,
 }
 
@@ -59,7 +59,7 @@ impl Verdict {
         }
     }
 
-    /// Reports whether the row is complete after a run, regardless of its figure.
+    /// Reports whether the row needs no further measurement after a run, regardless of its figure.
     pub fn is_complete(&self) -> bool {
         !matches!(
             self,
@@ -85,29 +85,30 @@ pub fn age_text(age: Duration) -> String {
 }
 
 impl Line {
-    /// Returns how many times better the figure is than upstream's recorded one.
+    /// Returns how many times better the figure is than upstream's recorded figure; `None` if
+    /// either is missing.
     pub fn gain_over_upstream(&self) -> Option<f64> {
         let (ours, upstream) = (self.fresh()?, self.target.upstream_value?);
         Some(self.target.better.gain(ours.value, upstream))
     }
 
-    /// Returns how many times better the figure is than the plain rival's.
+    /// Returns how many times better the figure is than the plain rival's; `None` if either is
+    /// missing.
     pub fn gain_over_rival(&self) -> Option<f64> {
         let (ours, rival) = (self.fresh()?, self.rival.as_ref()?);
         Some(self.target.better.gain(ours.value, rival.value))
     }
 
-    /// Returns our figure if it belongs to this run.
+    /// Returns our figure if it belongs to this run, or `None`.
     pub fn fresh(&self) -> Option<&Measured> {
         self.ours.as_ref().filter(|_| self.verdict.is_measured())
     }
 }
 
-/// Combines targets with figures. Figures written before `since` are stale. Some figures can't be
-/// measured on `machine`.
+/// Combines the targets with the figures. Figures written before `since` are stale. `machine`
+/// determines which figures can't be measured.
 ///
 /// # Errors
-///
 /// Fails if a file of figures can't be read or parsed.
 pub fn lines(
     targets: Vec<Target>,
@@ -176,7 +177,7 @@ mod tests {
     use super::*;
     use crate::results::{Figure, Unit, targets};
 
-    /// Returns a row with these members in addition to the required ones.
+    /// Returns a row that has these members in addition to the required ones.
     fn target(id: &str, members: &str) -> Target {
         let row = format!(
             r#"

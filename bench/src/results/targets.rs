@@ -10,41 +10,41 @@ use serde::{Deserialize, Serialize};
 use super::Unit;
 use super::machine::Machine;
 
-/// One figure to reach. The file itself documents each member.
+/// A performance target: one figure to reach. The file itself documents each member.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Target {
-    /// `subject/variant/size`.
+    /// The id, `subject/variant/size`.
     pub id: String,
-    /// The table that it belongs to.
+    /// The section of the table to which the row belongs.
     #[serde(default)]
     pub section: Section,
     /// The measured work.
     pub work: String,
     /// Upstream's recorded figure, in words.
     pub upstream: Option<String>,
-    /// Upstream's figure in `unit`.
+    /// Upstream's recorded figure in `unit`.
     pub upstream_value: Option<f64>,
     /// The unit of the figure.
     pub unit: Unit,
-    /// The figure to reach. Without one, the figure is only informative.
+    /// The figure to reach. Without a target, the row is only informative.
     pub target: Option<f64>,
-    /// Our own target beyond it.
+    /// Our own, stricter target.
     pub raised: Option<f64>,
-    /// The target as a ratio: how many times better than the plain rival.
+    /// The target as a ratio: how many times better than the plain rival the figure must be.
     pub gain: Option<f64>,
     /// The direction in which the figure gets better.
     #[serde(default)]
     pub better: Better,
-    /// The plain rival's method, or why there is none.
+    /// The plain rival's method, or the reason why there is no rival.
     pub rival: String,
-    /// Allocations in the steady state.
+    /// The allocations in the steady state.
     pub allocations: Option<String>,
-    /// The physical limit.
+    /// The physical limit, in words.
     pub limit: String,
-    /// Why the target is missed.
+    /// The reason why the target is missed.
     pub note: Option<String>,
-    /// Why there is no figure yet.
+    /// The reason why there is no figure yet.
     pub unmeasured: Option<String>,
     /// The number of cores that the machine needs for the figure.
     pub cores: Option<usize>,
@@ -58,7 +58,7 @@ impl Target {
         self.id.split('/').next().unwrap_or_default()
     }
 
-    /// Returns what a machine lacks to measure this row; `None` if it has enough.
+    /// Returns what a machine lacks to measure this row; `None` if it lacks nothing.
     pub fn lacks(&self, machine: &Machine) -> Option<String> {
         if let Some(cores) = self.cores.filter(|&cores| cores > machine.cores) {
             return Some(format!("needs {cores} cores"));
@@ -69,7 +69,7 @@ impl Target {
     }
 }
 
-/// A table of targets.
+/// A section of the table of targets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Deserialize, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Section {
@@ -78,14 +78,14 @@ pub enum Section {
     Parts,
     /// Whole runs of `loadgen`.
     Runs,
-    /// Throughput by threads.
+    /// Throughput by number of threads.
     Cores,
-    /// Packages compared with doing without them.
+    /// Packages, each compared with doing without it.
     Packages,
 }
 
 impl Section {
-    /// Every section, in the order of the document.
+    /// All sections, in the order of the document.
     pub const ALL: [Section; 4] = [
         Section::Parts,
         Section::Runs,
@@ -93,7 +93,7 @@ impl Section {
         Section::Packages,
     ];
 
-    /// Returns the heading.
+    /// Returns the heading of the section.
     pub fn heading(self) -> &'static str {
         match self {
             Section::Parts => "Parts of the controller",
@@ -108,10 +108,10 @@ impl Section {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Better {
-    /// Less is better: times, bytes.
+    /// Lower is better: times, bytes.
     #[default]
     Lower,
-    /// More is better: throughputs, shares.
+    /// Higher is better: throughputs, shares.
     Higher,
 }
 
@@ -124,7 +124,7 @@ impl Better {
         }
     }
 
-    /// Returns how many times better a figure is than another.
+    /// Returns how many times better `value` is than `other`.
     pub fn gain(self, value: f64, other: f64) -> f64 {
         match self {
             Better::Lower => other / value,
@@ -134,7 +134,8 @@ impl Better {
 }
 
 impl Target {
-    /// Returns the plain rival's id: `-plain` appended to the variant.
+    /// Returns the plain rival's id, with `-plain` appended to the variant; `None` if there is no
+    /// rival.
     pub fn rival_id(&self) -> Option<String> {
         if self.rival.starts_with("none") {
             return None;
@@ -150,7 +151,7 @@ impl Target {
         self.target.map(|target| self.target_text(target)).or(gain)
     }
 
-    /// Returns a value of the target in words.
+    /// Formats a value of the target in words.
     pub fn target_text(&self, target: f64) -> String {
         let text = self.unit.text(target);
         match (self.better, self.unit) {
@@ -202,11 +203,11 @@ struct File {
     rows: Vec<Target>,
 }
 
-/// Returns the rows of a file, in order.
+/// Returns the rows of a file, in the order of the file.
 ///
 /// # Errors
-///
-/// Fails if the file can't be read or parsed, or if a row is invalid. The error has the row's id.
+/// Fails if the file can't be read or parsed, or if a row is invalid. The error contains the row's
+/// id.
 pub fn load(path: &Path) -> anyhow::Result<Vec<Target>> {
     let rows = fs::read_to_string(path)
         .map_err(anyhow::Error::from)
@@ -217,11 +218,10 @@ pub fn load(path: &Path) -> anyhow::Result<Vec<Target>> {
     })
 }
 
-/// Returns the rows of the project: `bench/targets.toml`.
+/// Returns the rows of `bench/targets.toml`.
 ///
 /// # Errors
-///
-/// Like [`load`].
+/// The same as [`load`].
 pub fn load_own() -> anyhow::Result<Vec<Target>> {
     load(&super::package_directory().join("targets.toml"))
 }
@@ -255,7 +255,7 @@ mod tests {
     fn the_projects_rows_are_well_formed() {
         let rows = load_own().unwrap();
         assert!(rows.len() > 40, "{}", rows.len());
-        // The document lists them by section.
+        // The document lists the rows by section.
         assert!(rows.is_sorted_by_key(|row| row.section));
     }
 

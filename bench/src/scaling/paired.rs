@@ -1,5 +1,5 @@
-//! The work queue and its plain rival in alternating rounds, many times: shows the cost of unlucky
-//! rounds and of a busy machine, not only of the best rounds.
+//! The work queue and its plain rival in many alternating rounds: shows the cost of unlucky rounds
+//! and of a busy machine, rather than only the best rounds.
 
 use std::fmt::Write as _;
 
@@ -9,44 +9,44 @@ use serde::{Deserialize, Serialize};
 use super::report::Source;
 use super::{Run, Subject, run};
 
-/// Pairs of rounds of each subject.
+/// The number of pairs of rounds for each subject.
 pub const PAIRS: usize = 15;
-/// The maximum number of attempts for these pairs. On a busy machine some give no figure.
+/// The maximum number of attempts for these pairs. On a busy machine, some attempts give no figure.
 const TURNS: usize = 8 * PAIRS;
-/// Rounds of threads in one half of a pair. The middle one counts.
+/// The number of rounds of threads in one half of a pair. The median round counts.
 const ROUNDS: usize = 40;
-/// Attempts until the threads run concurrently.
+/// The maximum number of attempts until the threads run concurrently.
 const ATTEMPTS: usize = 5;
-/// Medians that are this close count as equal.
+/// The ratio from which two medians count as equal.
 const EQUAL: f64 = 0.95;
 
-/// The whole measurement.
+/// The results for all subjects.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Paired {
     /// The origin of the figures.
     pub source: Source,
-    /// Nanoseconds of one `std::hint::spin_loop`, the fastest of several thousand.
+    /// The duration of a `std::hint::spin_loop` in nanoseconds: the fastest of several thousand.
     pub pause_ns: f64,
-    /// The pairs by subject.
+    /// The pairs of each subject.
     pub subjects: Vec<Pairs>,
 }
 
-/// One subject at two threads.
+/// The pairs of one subject, at two threads.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Pairs {
-    /// As in `Curve`.
+    /// The subject, as in `Curve`.
     pub subject: String,
-    /// As in `Curve`.
+    /// The keys of the threads, as in `Curve`.
     pub keys: String,
-    /// Events per second of all threads together, ours and the plain rival's, in the order of the
-    /// rounds.
+    /// The events per second of all threads together, ours and the plain rival's, in the order of
+    /// the rounds.
     pub rounds: Vec<[f64; 2]>,
-    /// Pairs in which the machine never let both threads run concurrently.
+    /// The number of pairs in which the machine never let both threads run concurrently.
     pub without_figure: usize,
 }
 
 impl Paired {
-    /// Measures the subjects of the work queue, one pair of each after the other.
+    /// Measures the subjects of the work queue: one pair of each subject after the other.
     pub fn measure(source: Source, subjects: &[Subject]) -> Paired {
         let subjects: Vec<&Subject> = subjects
             .iter()
@@ -134,7 +134,7 @@ impl Pairs {
     }
 }
 
-/// Returns the minimum, the quartiles and the maximum.
+/// Returns the minimum, the quartiles and the maximum; `None` if there are no values.
 fn quarters(mut values: Vec<f64>) -> Option<[f64; 5]> {
     values.sort_unstable_by(f64::total_cmp);
     let last = values.len().checked_sub(1)?;

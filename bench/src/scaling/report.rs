@@ -1,5 +1,5 @@
 //! The results as JSON and as Markdown. A run without the feature `contention` replaces the
-//! throughput in the file, a run with it replaces the counts; the other part stays.
+//! throughput in the file; a run with it replaces the counts. The other part remains.
 
 use std::fs;
 use std::path::Path;
@@ -11,69 +11,69 @@ use super::paired::Paired;
 use super::{PerEvent, Subject, modelled};
 use crate::write_whole;
 
-/// Threads and cores of the modelled machine.
+/// The number of threads and of cores of the modelled machine.
 pub const MODELLED_CORES: usize = 16;
 
-/// The file.
+/// The content of `scaling.json`.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Report {
-    /// Measured without the feature.
+    /// The throughput, measured without the feature.
     pub throughput: Option<Throughput>,
-    /// Also measured without it.
+    /// The paired rounds, also measured without the feature.
     #[serde(default)]
     pub paired: Option<Paired>,
-    /// Measured with it.
+    /// The counts, measured with the feature.
     pub counts: Option<CountReport>,
 }
 
-/// The origin of figures.
+/// The origin of a set of figures.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Source {
-    /// The command that measures them again.
+    /// The command that repeats the measurement.
     pub command: String,
-    /// Processor model.
+    /// The processor model.
     pub cpu_model: String,
-    /// The number of processors available to the run.
+    /// The number of processors that the run could use.
     pub cores: usize,
-    /// The state of the source tree.
+    /// The commit of the source tree, and whether there were changes.
     pub commit: String,
     /// The compiler.
     pub rustc: String,
-    /// The average number of runnable threads over the minute before.
+    /// The average number of runnable threads in the minute before the run, if known.
     pub load_before: Option<f64>,
 }
 
-/// All curves.
+/// The throughput of all subjects.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Throughput {
     /// The origin of the curves.
     pub source: Source,
     /// Nanoseconds for a cache line to move between cores; `None` with a single core.
     pub transfer_ns: Option<f64>,
-    /// The curves by subject.
+    /// The curve of each subject.
     pub curves: Vec<Curve>,
-    /// The threaded engine.
+    /// Whole runs of the threaded engine, by number of threads.
     pub engine: Vec<EngineRun>,
 }
 
-/// One subject at several numbers of threads.
+/// The throughput of one subject at several numbers of threads.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Curve {
-    /// `expectations`, `workqueue` or `handlers`.
+    /// The part under test: `expectations`, `workqueue` or `handlers`.
     pub subject: String,
-    /// `distinct` or `shared`.
+    /// The keys of the threads: `distinct` or `shared`.
     pub keys: String,
-    /// The work of one event.
+    /// The description of the work that one event takes.
     pub event: String,
-    /// Moves per event of the cache line that threads share most. Known from the design.
+    /// Transfers of the most contended cache line per event. The number follows from the design.
     pub transfers: f64,
     /// The measured points.
     pub points: Vec<Point>,
-    /// Events per second on 16 cores by the model, not measured.
+    /// The events per second that the model predicts for 16 cores, which were not measured.
     pub modelled_16: Option<f64>,
 }
 
-/// Events per second of all threads together, in the round that a twentieth of the rounds beat.
+/// The events per second of all threads together, in a round than which one in 20 was faster.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 pub struct Point {
     /// The number of threads.
@@ -84,36 +84,36 @@ pub struct Point {
     pub plain: f64,
 }
 
-/// A whole run of the threaded engine: the fastest of several.
+/// A whole run of the threaded engine: the fastest of several runs.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 pub struct EngineRun {
     /// The number of threads.
     pub threads: usize,
-    /// Wall time from start to end of the process.
+    /// The wall time from the start to the end of the process.
     pub wall_seconds: f64,
-    /// CPU time of all its threads.
+    /// The CPU time of all threads of the process.
     pub cpu_seconds: f64,
 }
 
-/// The counts.
+/// The counts of all subjects.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct CountReport {
     /// The origin of the counts.
     pub source: Source,
-    /// The counts by subject and number of threads.
+    /// The counts of each subject at each number of threads.
     pub rows: Vec<CountRow>,
 }
 
-/// Locks and exchanges of one of our subjects at one number of threads.
+/// The locks and exchanges of one of our subjects at one number of threads.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct CountRow {
-    /// As in `Curve`.
+    /// The subject, as in `Curve`.
     pub subject: String,
-    /// As in `Curve`.
+    /// The keys of the threads, as in `Curve`.
     pub keys: String,
     /// The number of threads.
     pub threads: usize,
-    /// The counts per event.
+    /// The counts, per event.
     pub per_event: PerEvent,
 }
 
@@ -134,7 +134,7 @@ impl Curve {
 }
 
 impl Report {
-    /// Reads the file. Returns an empty report if it is missing or has another form.
+    /// Reads the file. Returns an empty report if the file is missing or has another form.
     pub fn read(path: &Path) -> Report {
         let text = fs::read_to_string(path).unwrap_or_default();
         serde_json::from_str(&text).unwrap_or_default()
@@ -143,7 +143,7 @@ impl Report {
     /// Writes `scaling.json` and `scaling.md` to a folder.
     ///
     /// # Errors
-    /// Fails if they can't be written.
+    /// Fails if the files can't be written.
     pub fn write(&self, folder: &Path) -> anyhow::Result<()> {
         fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
         let json =
@@ -154,7 +154,7 @@ impl Report {
         Ok(())
     }
 
-    /// Renders the report for a reader.
+    /// Renders the report for human readers.
     pub fn markdown(&self) -> String {
         let throughput = self.throughput.as_ref().map(Throughput::markdown);
         let counts = self.counts.as_ref().map(CountReport::markdown);
@@ -206,7 +206,7 @@ impl Throughput {
         )
     }
 
-    /// Returns a curve's two rows, ours and the plain rival's.
+    /// Returns the two rows of a curve: ours, and the plain rival's.
     fn rows(&self, curve: &Curve) -> String {
         let modelled = curve.modelled_16.map_or("–".to_owned(), |modelled| {
             share(modelled, curve.points[0].ours, MODELLED_CORES)
@@ -276,7 +276,8 @@ fn join<T>(items: &[T], text: impl Fn(&T) -> String) -> String {
     items.iter().map(text).collect()
 }
 
-/// Formats millions per second, and the share of `threads` times one thread's throughput.
+/// Formats a throughput in millions per second, and its share of `threads` times the throughput of
+/// one thread.
 fn share(events_per_second: f64, one_thread: f64, threads: usize) -> String {
     let share = events_per_second / (one_thread * threads as f64);
     format!("{:.1} ({share:.2})", events_per_second / 1e6)

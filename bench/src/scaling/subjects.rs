@@ -1,4 +1,5 @@
-//! The scaled subjects and their plain rivals, which do the same work behind one lock.
+//! The subjects of the scaling measurement, and their plain rivals, which do the same work behind
+//! one lock.
 
 use std::hint::black_box;
 use std::sync::{Arc, Mutex};
@@ -17,11 +18,11 @@ use crate::clusters::{NOW, Plan};
 use crate::hot::cache::unready;
 use crate::plain::PlainQueue;
 
-/// Keys of each thread if keys are distinct.
+/// The number of keys of each thread if keys are distinct.
 const KEYS_EACH: u32 = 1_000;
-/// Keys that are added before the first of them is taken.
+/// The number of keys that are added before the first of them is taken.
 const BURST: u32 = 100;
-/// ReplicaSets of each thread if owners are distinct, and pods of each ReplicaSet.
+/// The number of ReplicaSets of each thread if owners are distinct, and the number of pods of each.
 const OWNERS_EACH: usize = 50;
 const PODS_EACH: usize = 20;
 
@@ -50,7 +51,7 @@ pub fn all() -> Vec<Subject> {
             name: "workqueue",
             keys: "distinct",
             event: "add an own key, take the oldest, finish it",
-            // The ring's tail by the push, its head by the pop.
+            // The push moves the ring's tail, the pop its head.
             transfers: 1.0,
             events: 10_000,
             ours: |threads| queue::<1>(threads, KEYS_EACH, ring_queue(threads)),
@@ -79,7 +80,7 @@ pub fn all() -> Vec<Subject> {
             name: "workqueue",
             keys: "shared",
             event: "add one key shared by all threads, take the oldest if there is one, finish it",
-            // The key's word: by the add, the take and the end of the work, at most.
+            // The key's word is moved at most by the add, the take and the end of the work.
             transfers: 3.0,
             events: 10_000,
             ours: |threads| queue::<1>(threads, 0, RateLimitingQueue::with_capacity(1)),
@@ -89,7 +90,7 @@ pub fn all() -> Vec<Subject> {
             name: "handlers",
             keys: "distinct",
             event: "update of a pod: cache, handler, key that is already waiting; own ReplicaSets",
-            // None of the data that all threads read is written: the keys are already waiting.
+            // No data that all threads read is written, because the keys are already waiting.
             transfers: 0.0,
             events: 2_000,
             ours: |threads| handlers(threads, true, false),
@@ -99,7 +100,8 @@ pub fn all() -> Vec<Subject> {
             name: "handlers",
             keys: "shared",
             event: "update of a pod: cache, handler, key that is already waiting; one ReplicaSet",
-            // The shard's lock, the group's lock and totals, the key's word: each once or twice.
+            // The shard's lock, the group's lock and totals, and the key's word: each once or
+            // twice.
             transfers: 4.0,
             events: 2_000,
             ours: |threads| handlers(threads, false, false),
@@ -108,10 +110,10 @@ pub fn all() -> Vec<Subject> {
     ]
 }
 
-/// Returns workers that write one word alternately: their time at several threads is that of moving
-/// a cache line.
+/// Returns workers that take turns writing one word: with several threads, their time is that of
+/// moving a cache line.
 pub fn one_line(threads: usize) -> Vec<Worker> {
-    // `primitives::AtomicU64`, as in the measured code.
+    // The type is `primitives::AtomicU64`, as in the measured code.
     let word = Arc::new(AtomicU64::new(0));
     each(threads, |thread| {
         let (word, mut turn) = (word.clone(), thread as u64);
@@ -133,14 +135,15 @@ fn each<W: FnMut(u32) + Send + 'static>(
     worker: impl Fn(usize) -> W,
 ) -> Vec<Worker> {
     let boxed = |thread| {
-        // The workers' own data, such as their next key, would otherwise share cache lines.
+        // Padded, because the workers' own data, such as the next key, would otherwise share cache
+        // lines.
         let mut own = CachePadded::new(worker(thread));
         Box::new(move |events| (*own)(events)) as Worker
     };
     (0..threads).map(boxed).collect()
 }
 
-/// Returns the keys of a thread in a cycle; a single key for all threads if `own` is 0.
+/// Returns the keys of a thread, in a cycle; if `own` is 0, a single key for all threads.
 fn keys(thread: usize, own: u32) -> impl FnMut() -> u32 {
     let first = thread as u32 * own;
     let mut next = 0;
@@ -174,7 +177,7 @@ fn observations(threads: usize) -> Vec<Worker> {
     })
 }
 
-/// The expected creations and their times, by key.
+/// The number of expected creations and the time of the expectation, by key.
 type PlainExpectations = Mutex<HashMap<u32, (i64, i64), ahash::RandomState>>;
 
 fn plain_expectations(threads: usize) -> Vec<Worker> {
@@ -208,7 +211,7 @@ fn plain_observations(threads: usize) -> Vec<Worker> {
     })
 }
 
-/// Adds as many keys as a burst has, then takes and finishes as many.
+/// Adds the keys of a burst, then takes and finishes as many keys.
 fn queue<const BURST: u32>(threads: usize, own: u32, queue: impl Queue) -> Vec<Worker> {
     let queue = Arc::new(queue);
     each(threads, |thread| {
@@ -236,7 +239,7 @@ fn ring_queue(threads: usize) -> RateLimitingQueue<u32> {
 trait Queue: Send + Sync + 'static {
     /// Adds a key. Returns whether that had an effect.
     fn add(&self, key: u32, now_ns: i64) -> bool;
-    /// Takes and finishes a key. Returns whether there was one.
+    /// Takes and finishes a key. Returns whether a key was waiting.
     fn take_and_finish(&self, now_ns: i64) -> bool;
 }
 
@@ -265,8 +268,9 @@ impl Queue for PlainQueue<u32> {
     }
 }
 
-/// Returns threads in pairs, of which one adds and the other takes; a thread without a partner
-/// alternates. Each key is taken in the round that adds it, by any thread.
+/// Returns workers for pairs of threads: one thread adds keys, the other takes them. A thread
+/// without a partner alternates. Each key is taken in the round in which it was added, by any
+/// thread.
 fn handover(threads: usize, queue: impl Queue) -> Vec<Worker> {
     let queue = Arc::new(queue);
     each(threads, |thread| {
@@ -289,7 +293,7 @@ fn handover(threads: usize, queue: impl Queue) -> Vec<Worker> {
                     takes -= u32::from(queue.take_and_finish(now_ns));
                 }
                 if adds + takes == before {
-                    // The other thread may need this core.
+                    // Yield, because the other thread may need this core.
                     std::thread::yield_now();
                 }
             }
@@ -297,8 +301,9 @@ fn handover(threads: usize, queue: impl Queue) -> Vec<Worker> {
     })
 }
 
-/// Updates pods to unready and back: of each thread's own ReplicaSets, or all threads different
-/// pods of a single one; freely, or one event at a time behind one lock.
+/// Updates pods to unready and back. Each thread updates pods of its own ReplicaSets if `distinct`,
+/// otherwise all threads update different pods of a single one. With `one_lock`, one event at a
+/// time is handled.
 fn handlers(threads: usize, distinct: bool, one_lock: bool) -> Vec<Worker> {
     let (owners, pods) = if distinct {
         (OWNERS_EACH * threads, PODS_EACH)

@@ -1,5 +1,4 @@
-//! `v1` `ComponentStatus`: the health of the store, which is healthy as long as this server
-//! answers.
+//! `v1` `ComponentStatus`: the health of the store, which is healthy whenever this server answers.
 //!
 //! Source: `pkg/registry/core/componentstatus` of Kubernetes, deprecated since 1.19.
 
@@ -17,7 +16,7 @@ use crate::route::Target;
 use crate::shape;
 use crate::unstored::component_status;
 
-/// Upstream's name for the first server of its store.
+/// The name that upstream uses for the first server of its store.
 const STORE: &str = "etcd-0";
 
 /// Serves a request for one component or for all.

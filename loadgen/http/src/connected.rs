@@ -1,5 +1,5 @@
-//! The byte stream and the bodies of a connection, which update its [`Activity`]; the task that ends
-//! the connection in time; and the service that answers its requests.
+//! The byte stream and the bodies of a connection, which update its [`Activity`]; the task that
+//! ends the connection when a deadline passes; and the service that answers its requests.
 
 use std::future::poll_fn;
 use std::io;
@@ -24,7 +24,7 @@ use crate::credentials::User;
 use crate::faults::ConnectionLost;
 use crate::server::ApiServer;
 
-/// How long an idle HTTP/2 connection stays open after the client was told that it will close.
+/// How long an idle HTTP/2 connection stays open after the server announced its end to the client.
 const GOODBYE_WITHIN: Duration = Duration::from_secs(5);
 
 /// Serves a connection until it ends, a deadline passes, or another connection needs its slot.

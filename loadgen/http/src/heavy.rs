@@ -26,7 +26,8 @@ const OBJECT_MAX: usize = 256 << 10;
 /// The maximum product of a body's bytes and its schema's bytes on the connection's thread, because
 /// each entry may be checked against each alternative.
 const LOOKS_MAX: usize = 64 << 20;
-/// The maximum number of objects of a kind whose collection is listed, watched or deleted there.
+/// The maximum number of objects of a kind whose collection is listed, watched or deleted on the
+/// connection's thread.
 const OBJECTS_MAX: u64 = 2_000;
 /// How long work may take to notice that its deadline has passed.
 const NOTICED_WITHIN: Duration = Duration::from_secs(1);

@@ -34,7 +34,7 @@ pub async fn serve(
     serve_with(server, listener, None, stop).await
 }
 
-/// Like [`serve`], but over TLS only if `tls` is given.
+/// Like [`serve`]. If `tls` is given, serves only over TLS.
 ///
 /// # Errors
 /// The same as [`serve`].

@@ -84,9 +84,9 @@ fn read_operations(body: &[u8]) -> Result<(Patch, Vec<String>), ApiError> {
 
 /// Normalizes a patched document, and returns the strict decoder's findings as warnings.
 ///
-/// `patch` contains the members of a merge patch, and whether the patch was strategic; members that
-/// the patch does not name are already in normal form. `doubled` contains the decoder's findings
-/// about the text of the patch.
+/// `patch` contains the members of a merge patch, and whether the patch was strategic; `None` for a
+/// JSON patch. Members that a merge patch does not name are already in normal form. `doubled`
+/// contains the decoder's findings about the text of the patch.
 ///
 /// # Errors
 /// 422 for a member of a wrong type and, if `is_strict`, for an unknown or repeated one.

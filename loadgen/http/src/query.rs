@@ -6,7 +6,7 @@ use std::num::{IntErrorKind, ParseIntError};
 use podstorm_apiserver::errors;
 use podstorm_objects::{ApiError, Cause, ResourceVersion};
 
-/// The decoded parameters of a request, in the order of the query.
+/// The decoded query parameters of a request, in the order in which they were sent.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Query<'a>(Vec<(Cow<'a, str>, Cow<'a, str>)>);
 
@@ -30,7 +30,7 @@ impl<'a> Query<'a> {
         self.all(name).next().is_some()
     }
 
-    /// Returns a boolean parameter: false if it is absent, `false` or `0`, true otherwise.
+    /// Returns a boolean parameter: false if it is absent, `false` or `0`; true otherwise.
     ///
     /// Source: `Convert_Slice_string_To_bool` of apimachinery.
     pub(crate) fn flag(&self, name: &str) -> bool {
@@ -66,10 +66,10 @@ impl<'a> Query<'a> {
         Ok((self.number("timeoutSeconds")?, self.number("limit")?))
     }
 
-    /// Checks `timeout`, the time that a client would wait for the answer.
+    /// Checks the parameter `timeout`: how long the client would wait for the answer.
     ///
     /// # Errors
-    /// 400 if it is not a duration.
+    /// 400 if the value is not a duration.
     pub(crate) fn check_timeout(&self) -> Result<(), ApiError> {
         duration_problem(self.text("timeout")).map_or(Ok(()), |problem| {
             let why = format!("invalid timeout specified in the request URL - time: {problem}");
@@ -90,7 +90,7 @@ impl<'a> Query<'a> {
     }
 }
 
-/// Returns why Go rejects a string as a duration, or `None` if it is valid or empty.
+/// Returns Go's reason for rejecting a string as a duration; `None` if it is valid or empty.
 fn duration_problem(text: &str) -> Option<String> {
     let mut rest = text.strip_prefix(['-', '+']).unwrap_or(text);
     if text.is_empty() || rest == "0" {
@@ -122,7 +122,7 @@ fn duration_problem(text: &str) -> Option<String> {
     None
 }
 
-/// Reports whether there are values of `dryRun` and all of them are `All`.
+/// Reports whether `dryRun` has values; all of them must be `All`.
 ///
 /// # Errors
 /// 422 for any other value.
@@ -145,7 +145,7 @@ pub(crate) fn check_dry_run<'v>(
 /// Parses the `resourceVersion` of a list or a watch.
 ///
 /// # Errors
-/// 422 if it is not a number.
+/// 422 if the string is not a number.
 pub(crate) fn version_number(text: &str) -> Result<u64, ApiError> {
     text.parse().map_err(|_| {
         let message =
@@ -155,7 +155,7 @@ pub(crate) fn version_number(text: &str) -> Result<u64, ApiError> {
     })
 }
 
-/// Returns the cause of an error about an option.
+/// Returns the cause of an error about a request option.
 pub(crate) fn cause(field: &str, reason: &str, message: String) -> Cause {
     Cause {
         reason: reason.to_owned(),
@@ -164,7 +164,7 @@ pub(crate) fn cause(field: &str, reason: &str, message: String) -> Cause {
     }
 }
 
-/// Returns a 422: an option of the request has an invalid value.
+/// Returns a 422: an option of the request is invalid.
 pub(crate) fn options_invalid(options: &str, cause: Cause) -> ApiError {
     errors::invalid_of(options, "meta.k8s.io", "", vec![cause])
 }

@@ -9,21 +9,22 @@ use http_body_util::BodyExt;
 use podstorm_apiserver::{errors, limits};
 use podstorm_objects::{ApiError, Reason};
 
-/// An error while reading a request's body, e.g. because the client disconnected.
+/// An error while a request's body is read, e.g. because the client disconnected.
 pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
-/// Maximum size of a body in bytes, the same as upstream.
+/// The maximum size of a body in bytes, the same as in upstream.
 pub(crate) const BODY_MAX: usize = limits::BYTES_MAX;
-/// Time limit for the arrival of a body: upstream's limit for a whole request.
+/// The time limit for the arrival of a body: upstream's limit for a whole request.
 pub(crate) const BODY_WITHIN: Duration = Duration::from_secs(60);
-/// Maximum number of bytes to allocate for a body in advance, whatever length the client announces.
+/// The maximum number of bytes to allocate for a body in advance, regardless of the length that the
+/// client announces.
 const AHEAD: u64 = 64 << 10;
 
-/// Reads the whole body. A body in a single piece is not copied; several pieces are collected in
-/// one buffer.
+/// Reads the whole body. A body that arrives in a single piece is not copied; several pieces are
+/// collected in one buffer.
 ///
 /// # Errors
-/// 413 if it is too large, 504 if it does not arrive in time, 400 if it ends early.
+/// 413 if the body is too large, 504 if it does not arrive in time, 400 if it ends early.
 pub(crate) async fn whole(
     body: impl Body<Data = Bytes, Error: Into<BoxError>>,
 ) -> Result<Bytes, ApiError> {
@@ -43,7 +44,7 @@ async fn collected(
             let why = error.into();
             errors::bad_request(format!("the request body ended early: {why}"))
         })?;
-        // Trailers are ignored.
+        // Ignore trailers.
         let Ok(data) = frame.into_data() else {
             continue;
         };
@@ -63,7 +64,7 @@ async fn collected(
     Ok(if all.is_empty() { first } else { all.freeze() })
 }
 
-/// Reads a body and discards it.
+/// Reads and discards a body.
 pub(crate) async fn discard(body: impl Body<Data = Bytes>) {
     let mut body = pin!(body);
     let all = async {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-/// An answered request, for a log.
+/// An answered request, as the log receives it.
 #[derive(Clone, Copy, Debug)]
 pub struct Answered<'a> {
     /// The method.
@@ -11,9 +11,9 @@ pub struct Answered<'a> {
     pub path: &'a str,
     /// The status code of the answer.
     pub status: u16,
-    /// Time from the head of the request to the head of the answer.
+    /// The time from the head of the request to the head of the answer.
     pub took: Duration,
-    /// The `User-Agent` header, or empty.
+    /// The `User-Agent` header; empty if absent.
     pub user_agent: &'a str,
     /// The user's name; empty if the request had no valid credential.
     pub user: &'a str,
@@ -21,7 +21,8 @@ pub struct Answered<'a> {
 
 /// A log of requests.
 pub trait Log: Send + Sync {
-    /// Records an answered request. Called on the thread that answered, so it must not block.
+    /// Records an answered request. Called on the thread that answered the request, so it must not
+    /// block.
     fn answered(&self, request: &Answered<'_>);
 
     /// Returns the number of requests that the log dropped because it could not keep up.

@@ -27,12 +27,12 @@ use crate::route::Route;
 use crate::server::ApiServer;
 use crate::{clock, dispatch, heavy, indented, live, warnings};
 
-/// The head of a request, with the meaning of its path and query.
+/// The head of a request, with its route and its query parsed.
 struct Head<'a> {
     parts: &'a Parts,
     route: Route,
     query: Query<'a>,
-    /// The catalog that the route was found in.
+    /// The catalog in which the route was resolved.
     catalog: Arc<Catalog>,
     attributes: &'a Attributes,
     /// The arrival time.
@@ -40,13 +40,14 @@ struct Head<'a> {
 }
 
 impl ApiServer {
-    /// Answers a request. Every error is an answer too: a `Status` with its code.
+    /// Answers a request. Errors are answers, too: a `Status` with the code of the error.
     ///
     /// # Errors
-    /// An armed [fault](crate::faults) drops the connection before the answer.
+    /// Fails if an armed [fault](crate::faults) drops the connection before the answer.
     ///
     /// # Panics
-    /// Outside a tokio runtime with a timer, which the time limits of bodies and watches need.
+    /// Panics outside a tokio runtime with a timer, which the time limits of bodies and watches
+    /// need.
     pub async fn answer<B>(&self, request: Request<B>) -> Result<Response<Body>, ConnectionLost>
     where
         B: http_body::Body<Data = Bytes, Error: Into<BoxError>>,
@@ -54,8 +55,8 @@ impl ApiServer {
         self.answer_unless(Ok(()), request).await
     }
 
-    /// Like [`answer`](ApiServer::answer), but answers with the listener's error if it refused the
-    /// request.
+    /// Like [`answer`](ApiServer::answer), but answers with the error in `refused` if the listener
+    /// refused the request.
     pub(crate) async fn answer_unless<B>(
         &self,
         refused: Result<(), ApiError>,
@@ -86,7 +87,8 @@ impl ApiServer {
         let answered = match (&user, &struck) {
             (_, Some(Struck::RequestLost)) => return Err(ConnectionLost),
             (_, Some(Struck::Refused(error))) | (Err(error), _) => {
-                // A client that is still sending would not see the answer.
+                // Read the whole body first: a client that is still sending would not see the
+                // answer.
                 received::discard(body).await;
                 Err(error.clone())
             }
@@ -110,7 +112,7 @@ impl ApiServer {
             answer::indent(&mut response);
         }
         if !self.is_current(&catalog) {
-            // Rebuild the catalog, so that kinds that this request defined are served.
+            // Rebuild the catalog, so that the kinds that this request defined are served.
             drop(self.catalog());
         }
         let is_lost = matches!(struck, Some(Struck::AnswerLost(None)));
@@ -154,7 +156,7 @@ impl ApiServer {
         if let Some(memory) = &self.0.settings.memory
             && let Err(refused) = memory.admit(&parts.method, &route, head.attributes)
         {
-            // A client that is still sending would not see the answer.
+            // Read the whole body first: a client that is still sending would not see the answer.
             received::discard(body).await;
             return Err(refused);
         }
@@ -220,10 +222,10 @@ impl ApiServer {
         Ok(response)
     }
 
-    /// Answers a request. A new pod may wait for its namespace's service account, which a
-    /// controller creates.
+    /// Answers a request. The request for a new pod may wait for the service account of its
+    /// namespace, which a controller creates.
     async fn answer_patiently(&self, mut call: Call<'_>, route: Route) -> Response<Body> {
-        // Waiting is useless while virtual time stands still.
+        // Waiting is useless with virtual time, which stands still during the wait.
         let waits = matches!(&route, Route::Objects(target) if target.kind == Kind::POD)
             && [Method::POST, Method::PATCH].contains(call.method)
             && self.0.cluster.has_plugin(Plugin::ServiceAccount)
@@ -257,10 +259,10 @@ impl ApiServer {
 /// Negotiates the representation of the answer.
 ///
 /// # Errors
-/// 406 if the client accepts none that the route has.
+/// 406 if the client accepts none of the route's representations.
 fn accepted(head: &Parts, route: &Route) -> Result<Accepted, ApiError> {
     let offer = match route {
-        // These have one representation, whatever the client accepts.
+        // These have one representation, regardless of what the client accepts.
         Route::Health(..)
         | Route::Metrics
         | Route::Clock
@@ -283,7 +285,7 @@ fn accepted(head: &Parts, route: &Route) -> Result<Accepted, ApiError> {
             has_tables: false,
             is_watchable: false,
         },
-        // Not found in any representation.
+        // The answer is a 404 in any representation.
         Route::UnknownResource | Route::UnknownPath => {
             let accepted = media::accepted(&head.headers, Offer::Plain);
             return Ok(accepted.unwrap_or(Accepted::JSON));
@@ -297,7 +299,7 @@ fn accepted(head: &Parts, route: &Route) -> Result<Accepted, ApiError> {
     media::accepted(&head.headers, offer)
 }
 
-/// Answers the call: errors become a `Status`, and warnings are attached.
+/// Answers a call. An error becomes a `Status`, and warnings are attached.
 fn answered(call: &Call<'_>, route: Route) -> Response<Body> {
     let warning = warnings::of_request(&route, call.method, &call.query, &call.body);
     let served = dispatch::serve(call, route);
@@ -315,10 +317,10 @@ fn answered(call: &Call<'_>, route: Route) -> Response<Body> {
     response
 }
 
-/// Runs a task that may take a long time on a thread where it blocks no other request.
+/// Runs a task that may take a long time on a thread where it delays no other request.
 ///
 /// # Errors
-/// 500 if the task panics: the cluster has stopped then.
+/// 500 if the task panics, because the cluster has then stopped.
 async fn in_background<T: Send + 'static>(
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T, ApiError> {

@@ -1,4 +1,4 @@
-//! Reviews: who the sender of a request is, and what it may do. Everything is allowed.
+//! Reviews: the identity and the permissions of a request's sender. Everything is allowed.
 //!
 //! Source: `registry/authentication` and `registry/authorization` of Kubernetes; recorded answers
 //! of 1.36.
@@ -18,7 +18,7 @@ use crate::media::Shape;
 use crate::unstored::AUTHORIZATION;
 use crate::{body, pod_requests, shape, table};
 
-/// Serves a review. `namespace` is empty except for a local review.
+/// Serves a review. `namespace` is empty except for a `LocalSubjectAccessReview`.
 ///
 /// # Errors
 /// 405 for any method except `POST`; 400 and 422 for an invalid review.
@@ -75,7 +75,7 @@ pub(crate) fn serve(
     Ok(answer::warned(response, &warnings))
 }
 
-/// Returns the status of a token review: the user of the token.
+/// Returns the status of a token review, with the user of the token.
 fn token(call: &Call<'_>, spec: &Value) -> Result<Value, ApiError> {
     let token = spec["token"].as_str().unwrap_or("");
     if token.is_empty() {
@@ -99,7 +99,7 @@ fn token(call: &Call<'_>, spec: &Value) -> Result<Value, ApiError> {
     })
 }
 
-/// Checks that an access review asks a valid question.
+/// Checks that an access review is valid and names a user and an action.
 fn check_attributes(kind: Kind, namespace: &str, spec: &Value) -> Result<(), ApiError> {
     let (resource, other) = (&spec["resourceAttributes"], &spec["nonResourceAttributes"]);
     let mut causes = Vec::new();
@@ -125,7 +125,7 @@ fn check_attributes(kind: Kind, namespace: &str, spec: &Value) -> Result<(), Api
         causes.push(errors::invalid_value("spec.user", &"".into(), why));
     }
     if !causes.is_empty() {
-        // Upstream names the group and leaves the kind empty.
+        // Sic: upstream names the group and leaves the kind empty.
         return Err(errors::invalid_of("", AUTHORIZATION[0], "", causes));
     }
     if kind.is_namespaced() && resource["namespace"] != namespace {

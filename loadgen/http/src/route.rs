@@ -1,4 +1,4 @@
-//! Routes: the mapping from a request's path to what it addresses.
+//! Routes: the mapping from the path of a request to its target.
 //!
 //! Source: `RequestInfoFactory` in Kubernetes' `apiserver/pkg/endpoints/request`.
 
@@ -12,9 +12,9 @@ use crate::catalog::{Catalog, GroupVersion};
 use crate::query::Query;
 use crate::unstored::{is_component_status, is_review};
 
-/// The checks of every health endpoint. `etcd` is the store, which is in this process.
+/// The checks of every health endpoint. `etcd` is the store, which is part of this process.
 pub(crate) const CHECKS: [&str; 3] = ["ping", "log", "etcd"];
-/// A check that fails once the server is about to go away.
+/// The check of `/readyz` that fails as soon as the server drains.
 pub(crate) const SHUTDOWN: &str = "shutdown";
 
 /// Reports whether a health endpoint has a check.
@@ -34,7 +34,7 @@ pub(crate) enum Route {
     Version,
     /// `/.well-known/openid-configuration`: the issuer of service account tokens.
     Issuer,
-    /// `/openid/v1/jwks`: the keys that verify them.
+    /// `/openid/v1/jwks`: the keys that verify service account tokens.
     Keys,
     Metrics,
     /// `/api`.
@@ -45,13 +45,13 @@ pub(crate) enum Route {
     Group(String),
     /// `/api/v1`, `/apis/GROUP/VERSION`.
     Resources(GroupVersion),
-    /// `/openapi/v3` and paths below it; empty for the index.
+    /// `/openapi/v3` and the paths below it; the string is empty for the index.
     OpenApi(String),
     /// `/openapi/v2`.
     OlderOpenApi,
     /// Objects of a kind.
     Objects(Target),
-    /// A review of a kind, with its namespace or an empty string.
+    /// A review of a kind, with its namespace, which is empty for a cluster-scoped kind.
     Review(Kind, String),
     /// `/podstorm/clock`.
     Clock,
@@ -59,7 +59,7 @@ pub(crate) enum Route {
     AdvanceClock,
     /// `/podstorm/live`.
     Live,
-    /// `/podstorm/faults`, or one fault by its number.
+    /// `/podstorm/faults`, or a single fault by its number.
     Faults(Option<String>),
     /// An unknown path of the API, answered with a `Status`.
     UnknownResource,
@@ -67,7 +67,7 @@ pub(crate) enum Route {
     UnknownPath,
 }
 
-/// One object, a collection, or a subresource.
+/// The target of a request for objects: an object, a collection, or a subresource.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Target {
     pub(crate) kind: Kind,
@@ -83,16 +83,16 @@ pub(crate) struct Target {
 
 impl Target {
     /// Reports whether a `GET` of the target is a watch. A single object is watched only through
-    /// the deprecated paths; through any other path it is read, whatever the query asks for.
+    /// the deprecated paths. Through any other path it is read, even if the query requests a watch.
     pub(crate) fn is_watch(&self, query: &Query<'_>) -> bool {
         let is_collection = self.name.is_empty() && self.subresource.is_empty();
         self.watched || is_collection && query.flag("watch")
     }
 
-    /// Checks the name in an object against the name in the path.
+    /// Checks that the name in an object is the name in the path.
     ///
     /// # Errors
-    /// 400 if they differ.
+    /// 400 if the names differ.
     pub(crate) fn check_name(&self, named: &str) -> Result<(), ApiError> {
         match named == self.name {
             true => Ok(()),
@@ -155,9 +155,9 @@ impl Route {
 }
 
 impl Route {
-    /// Reports whether unauthenticated clients are served: only by the health probes, which reveal
-    /// nothing about the cluster. Single health checks and `/version` require a credential, as on
-    /// the server whose answers are recorded.
+    /// Reports whether the route serves unauthenticated clients. Only the health probes do, because
+    /// they reveal nothing about the cluster. Single health checks and `/version` require a
+    /// credential, as on the server whose answers were recorded.
     pub(crate) fn is_public(&self) -> bool {
         matches!(self, Route::Health(_, None))
     }
@@ -165,8 +165,8 @@ impl Route {
 
 fn within(version: &str, group: &str, rest: &[&str], catalog: &Catalog) -> Route {
     match resolved(version, group, rest, catalog) {
-        // Upstream's custom resource server delegates to the next server, which answers 404 as
-        // text.
+        // Upstream's server of custom resources delegates to the next server, which answers with a
+        // 404 in plain text.
         Route::UnknownResource if catalog.is_custom(group) => Route::UnknownPath,
         route => route,
     }
@@ -192,7 +192,7 @@ fn resolved(version: &str, group: &str, rest: &[&str], catalog: &Catalog) -> Rou
         ["namespaces", namespace, resource] => (namespace, resource, "", ""),
         ["namespaces", namespace, resource, name] => (namespace, resource, name, ""),
         ["namespaces", namespace, resource, name, part] => (namespace, resource, name, part),
-        // The rest of the path is proxied.
+        // The rest of the path belongs to the proxied request.
         ["namespaces", namespace, resource, name, "proxy", ..] => {
             (namespace, resource, name, "proxy")
         }

@@ -6,7 +6,7 @@ use podstorm_objects::{ApiError, Object};
 use crate::query::Query;
 use crate::route::Target;
 
-/// The objects of a list, a watch or a deletion of a collection.
+/// The objects that a list, a watch or a deletion of a collection selects.
 #[derive(Clone, Debug)]
 pub(crate) struct Selection {
     /// Empty for all namespaces.
@@ -15,10 +15,10 @@ pub(crate) struct Selection {
 }
 
 impl Selection {
-    /// Returns the selection by a request's path, `labelSelector` and `fieldSelector`.
+    /// Returns the selection for a request's path, `labelSelector` and `fieldSelector`.
     ///
     /// # Errors
-    /// 400 if a selector is invalid, or names a field that the kind does not support.
+    /// 400 if a selector is invalid or names a field that the kind does not support.
     pub(crate) fn from_query(target: &Target, query: &Query<'_>) -> Result<Selection, ApiError> {
         let texts = ["labelSelector", "fieldSelector"].map(|member| query.text(member));
         let mut selectors = Selectors::parse(target.kind, texts[0], texts[1])?;
@@ -31,7 +31,7 @@ impl Selection {
         })
     }
 
-    /// Reports whether every object of the namespace is selected.
+    /// Reports whether all objects of the namespace are selected.
     pub(crate) fn is_all(&self) -> bool {
         self.selectors.is_all()
     }

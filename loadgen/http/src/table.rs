@@ -18,6 +18,8 @@ pub(crate) enum Include {
 }
 
 impl Include {
+    /// Parses `includeObject`.
+    ///
     /// # Errors
     /// 400 for an invalid value.
     pub(crate) fn from_query(query: &Query<'_>) -> Result<Include, ApiError> {
@@ -48,7 +50,7 @@ pub(crate) fn table(
         .iter()
         .map(|item| row(kind, &**item, version, include, now))
         .collect();
-    // Upstream's default printer appends rows to a nil slice, which is null when empty, sic.
+    // Sic: upstream's default printer appends rows to a nil slice, which is null when empty.
     let columns_of = view::stored_kind(kind).row().columns;
     let is_plain = columns_of.iter().any(|column| column.name == "Created At");
     let rows = Some(rows).filter(|rows| !(is_plain && rows.is_empty()));
@@ -56,7 +58,7 @@ pub(crate) fn table(
         "columnDefinitions": columns, "rows": rows})
 }
 
-/// Returns a Table without columns, for every event of a watch except the first.
+/// Returns a Table with one row and without columns, for all events of a watch except the first.
 pub(crate) fn row_alone(
     kind: Kind,
     item: &dyn Object,
@@ -137,8 +139,8 @@ fn row(kind: Kind, item: &dyn Object, version: &str, include: Include, now: Now)
     row
 }
 
-/// Returns how a finished pod has ended, as reason and message. Clients may hide rows with this
-/// condition.
+/// Returns how a finished pod ended, as reason and message; `None` for other objects. Clients may
+/// hide rows with this condition.
 ///
 /// Source: `printPod` of Kubernetes' `printers/internalversion`.
 fn completed(kind: Kind, object: &Value) -> Option<(&'static str, &'static str)> {
@@ -150,7 +152,7 @@ fn completed(kind: Kind, object: &Value) -> Option<(&'static str, &'static str)>
     }
 }
 
-/// Returns the part of its object that a row contains.
+/// Returns the part of an object that its row contains.
 fn carried(kind: Kind, whole: Value, version: &str, include: Include) -> Value {
     match include {
         Include::Object => whole,
@@ -175,8 +177,8 @@ pub(crate) fn partial(item: &dyn Object, version: &str) -> Value {
     metadata_alone(item.kind(), &item.to_json(), version)
 }
 
-/// Returns the metadata for use without its object. Upstream keeps the template generation of a
-/// DaemonSet elsewhere, and adds it as an annotation only to the whole object.
+/// Returns an object's metadata for use without the object. Upstream keeps the template generation
+/// of a DaemonSet elsewhere, and adds it as an annotation only to the whole object.
 fn alone(kind: Kind, mut metadata: Value) -> Value {
     if kind.name() == "DaemonSet"
         && let Some(Value::Object(annotations)) = metadata.get_mut("annotations")

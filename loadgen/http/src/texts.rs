@@ -7,10 +7,10 @@ use ahash::RandomState;
 use hashbrown::HashSet;
 use podstorm_objects::{Rest, hash_state};
 
-/// Minimum number of texts at which those no longer in use are dropped.
+/// The minimum number of texts at which the unused ones are dropped.
 const FIRST_BOUND: usize = 1_024;
 
-/// The texts in use. Sharing one takes amortized O(its length).
+/// The texts in use. Sharing a text takes amortized O(its length).
 #[derive(Debug)]
 pub(crate) struct Texts(Mutex<Known>);
 

@@ -1,5 +1,5 @@
-//! TLS and HTTP/2: a certificate authority created at startup, its certificates, the handshake, and
-//! the user in a client's certificate.
+//! TLS and HTTP/2: a certificate authority that is created at startup, its certificates, the
+//! handshake, and the user in a client certificate.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -27,13 +27,13 @@ use crate::credentials::User;
 use crate::server::ApiServer;
 use crate::token_keys::der;
 
-/// Maximum number of concurrent streams on an HTTP/2 connection.
+/// The maximum number of concurrent streams on an HTTP/2 connection.
 const STREAMS_MAX: u32 = 1000;
 /// The answer to a client that does not use TLS.
 const NOT_TLS: &[u8] = b"HTTP/1.0 400 Bad Request\r\nConnection: close\r\n\r\n\
     This server speaks HTTPS: the address must begin with https://\n";
 
-/// A certificate or a key that could not be generated, for example for an invalid name.
+/// The error for a certificate or a key that could not be generated, e.g. for an invalid name.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct TlsError(String);
@@ -50,13 +50,13 @@ impl From<rustls::Error> for TlsError {
     }
 }
 
-/// A connection after the handshake, with the user in the client's certificate.
+/// A connection after the handshake, with the user in the client certificate, if there is one.
 pub(crate) struct Greeted {
     stream: TlsStream<TcpStream>,
     user: Option<Arc<User>>,
 }
 
-/// Serves a connection until it ends, by HTTP/1.1 or HTTP/2 as the client chose.
+/// Serves a connection until it ends, over HTTP/1.1 or HTTP/2 as the client has chosen.
 pub(crate) async fn serve(
     server: &ApiServer,
     greeted: Greeted,
@@ -66,7 +66,7 @@ pub(crate) async fn serve(
     let connection = Arc::new(connection);
     let stream = TokioIo::new(Observed::new(greeted.stream, connection.activity()));
     let mut http = auto::Builder::new(TokioExecutor::new());
-    // The connection has deadlines of its own for all states.
+    // The connection's own deadlines cover all of its states.
     http.http1().header_read_timeout(None);
     let [ask_every, answer_within] = connection.limits().ping;
     http.http2()
@@ -83,15 +83,16 @@ pub(crate) async fn serve(
 pub struct Tls(TlsAcceptor);
 
 impl Tls {
-    /// Completes the handshake, and reads the user from the client's certificate. `None` if the
-    /// client does not use TLS, has a certificate from another authority, or takes too long.
+    /// Completes the handshake, and reads the user from the client certificate. `None` if the
+    /// client does not use TLS, takes too long, or has a certificate that is from another authority
+    /// or has no name.
     pub(crate) async fn greet(&self, mut stream: TcpStream, within: Duration) -> Option<Greeted> {
         /// The first byte of a TLS handshake.
         const HANDSHAKE: u8 = 22;
         let shaken = tokio::time::timeout(within, async {
             let mut first = [0];
             if stream.peek(&mut first).await.ok()? > 0 && first[0].is_ascii_uppercase() {
-                // Not a handshake, but possibly the beginning of an HTTP method.
+                // Not a handshake, but possibly the beginning of an HTTP request.
                 let _best_effort = stream.write_all(NOT_TLS).await;
                 return None;
             }
@@ -111,7 +112,7 @@ impl Tls {
     }
 }
 
-/// A new certificate authority, whose key never leaves the process.
+/// A new certificate authority. Its key never leaves the process.
 pub struct Authority {
     issuer: Issuer<'static, KeyPair>,
     certificate: CertificateDer<'static>,
@@ -120,19 +121,19 @@ pub struct Authority {
 /// A certificate and its key, both in PEM.
 #[derive(Clone)]
 pub struct Identity {
-    /// The certificate.
+    /// The certificate, in PEM.
     pub certificate: String,
-    /// The key, in PKCS #8.
+    /// The certificate's key, as PKCS #8 in PEM.
     pub key: String,
 }
 
 opaque_debug!(Tls, Authority, Identity);
 
 impl Authority {
-    /// Creates an authority.
+    /// Creates an authority with a new key.
     ///
     /// # Errors
-    /// The system has no random numbers.
+    /// Fails if the system cannot provide random numbers.
     pub fn new() -> Result<Authority, TlsError> {
         let key = KeyPair::generate()?;
         let mut params = named("podstorm");
@@ -148,12 +149,13 @@ impl Authority {
         })
     }
 
-    /// Returns the authority's certificate in PEM, with which clients verify its servers.
+    /// Returns the authority's certificate in PEM, with which clients verify the server.
     pub fn certificate(&self) -> String {
         pem("CERTIFICATE", &self.certificate)
     }
 
-    /// Issues a certificate for a client. The user is its common name, the group its organization.
+    /// Issues a certificate for a client. The user is its common name, and the group its
+    /// organization.
     ///
     /// # Errors
     /// The same as [`Authority::new`].
@@ -173,7 +175,7 @@ impl Authority {
     /// HTTP/1.1, and requests a client certificate, which is optional.
     ///
     /// # Errors
-    /// A name is not a valid host name.
+    /// Fails if a name is not a valid host name.
     pub fn server(&self, names: Vec<String>) -> Result<Tls, TlsError> {
         let mut params = CertificateParams::new(names)?;
         params.distinguished_name = named("podstorm-apiserver").distinguished_name;
@@ -207,8 +209,8 @@ impl Authority {
     }
 }
 
-/// Returns the parameters of a certificate with a common name. It effectively never expires, since
-/// it need only outlive the process.
+/// Returns the parameters of a certificate with a common name. The certificate effectively never
+/// expires, because it need only outlive the process.
 fn named(name: &str) -> CertificateParams {
     let mut params = CertificateParams::default();
     params.distinguished_name = DistinguishedName::new();
@@ -226,8 +228,8 @@ fn pem(label: &str, bytes: &[u8]) -> String {
     )
 }
 
-/// Returns the user of a client's certificate: common name and organizations. `None` if it has no
-/// common name.
+/// Returns the user of a client certificate, from the common name and the organizations. `None` if
+/// the certificate has no common name.
 fn user_of(certificate: &[u8]) -> Option<User> {
     const COMMON_NAME: &[u8] = &[0x55, 4, 3];
     const ORGANISATION: &[u8] = &[0x55, 4, 10];
@@ -274,7 +276,7 @@ mod tests {
         assert_eq!(user.name, "jane");
         assert_eq!(user.groups, ["dev", "system:authenticated"]);
         for end in 0..bytes.len() {
-            // A truncated certificate yields another user or none, and never a panic.
+            // A truncated certificate yields another user or `None`, but never a panic.
             let _none_or_less = user_of(&bytes[..end]);
         }
         assert!(authority.server(vec!["no host".to_owned()]).is_ok());

@@ -1,4 +1,4 @@
-//! `serviceaccounts/NAME/token`: tokens for service accounts on request.
+//! `serviceaccounts/NAME/token`: tokens for service accounts, issued on request.
 //!
 //! Source: `registry/core/serviceaccount/storage/token.go` of Kubernetes.
 
@@ -15,15 +15,14 @@ use crate::decode::Form;
 use crate::route::Target;
 use crate::unstored::AUTHENTICATION;
 
-/// Default and minimum validity of a token in seconds.
+/// The default and the minimum validity of a token in seconds.
 const USUAL_SECONDS: i64 = 3600;
 const LEAST_SECONDS: i64 = 600;
-/// Maximum validity in seconds, as in upstream: 2^32.
+/// The maximum validity of a token in seconds, as in upstream: 2^32.
 const MOST_SECONDS: i64 = 1 << 32;
 
 /// The validity in seconds that kubelets request for the tokens of pods. Such a token is valid for
-/// a year, because programs may not reload it; using it after the requested expiry causes a
-/// warning.
+/// a year, because programs may not reload it; its use after the requested expiry causes a warning.
 ///
 /// Source: `WarnOnlyBoundTokenExpirationPeriod` and `ExpirationExtensionSeconds` of Kubernetes'
 /// `pkg/serviceaccount`.
@@ -34,8 +33,8 @@ const EXTENDED_SECONDS: i64 = 365 * 24 * 3600;
 ///
 /// # Errors
 /// 400 if the body cannot be decoded, or names an object of a kind that a token cannot be bound to;
-/// 404 if the service account or the object does not exist; 409 if the object has another UID; 422
-/// for an invalid validity, or for a service account that differs from the path's.
+/// 404 if the service account or the object does not exist; 409 if the object has a different UID;
+/// 422 for an invalid validity, or for a service account other than the path's.
 pub(crate) fn create(call: &Call<'_>, target: &Target) -> Result<Response<Body>, ApiError> {
     let form = Form::Named("io.k8s.api.authentication.v1.TokenRequest");
     let mut document = body::document(call, "TokenRequest", form)?;
@@ -110,11 +109,11 @@ fn check_names(request: &Map<String, Value>, target: &Target) -> Result<(), ApiE
     Ok(())
 }
 
-/// Returns claims with only the object that the token is bound to.
+/// Returns claims that contain only the object to which the token is bound.
 ///
 /// # Errors
 /// 404 if the object does not exist; 400 for a pod of another service account, and for kinds other
-/// than Pod, Secret and Node; 409 if the object has another UID.
+/// than Pod, Secret and Node; 409 if the object has a different UID.
 fn bound(call: &Call<'_>, target: &Target, reference: &Value) -> Result<Claims, ApiError> {
     let mut claims = Claims::default();
     if !reference.is_object() {
@@ -169,7 +168,7 @@ fn bound(call: &Call<'_>, target: &Target, reference: &Value) -> Result<Claims, 
     Ok(claims)
 }
 
-/// Checks the UID in the reference to the bound object.
+/// Checks the UID in the reference to the bound object, if there is one.
 ///
 /// # Errors
 /// 409 if the reference's UID differs from the object's.
@@ -184,7 +183,7 @@ fn check_uid(object: &ObjectMeta, kind: &str, uid: &str) -> Result<(), ApiError>
     Err(errors::conflict(kind, &object.name, &why))
 }
 
-/// Extends the claims of a token requested for `seconds`, if it is a pod's token for the server.
+/// Extends the validity of a token requested for `seconds`, if it is a pod's token for this server.
 fn extended(mut claims: Claims, seconds: i64) -> Claims {
     let is_of_pod = claims.pod.is_some() && seconds == OF_PODS_SECONDS;
     if is_of_pod
@@ -197,7 +196,7 @@ fn extended(mut claims: Claims, seconds: i64) -> Claims {
     claims
 }
 
-/// Returns the audiences of the token: those of the request, or the server.
+/// Returns the audiences of a token: those that were requested, or this server.
 fn audiences(spec: &Map<String, Value>) -> Vec<String> {
     let asked = spec.get("audiences").and_then(Value::as_array);
     let asked = asked.into_iter().flatten().filter_map(Value::as_str);

@@ -1,4 +1,4 @@
-//! The kinds that are answered and not stored: reviews, Bindings, and `v1` `ComponentStatus`.
+//! The kinds that are served but not stored: reviews, `v1` `Binding`, and `v1` `ComponentStatus`.
 
 use podstorm_objects::cells::text;
 use podstorm_objects::{Cell, Column, Kind, ResourceType};
@@ -52,7 +52,7 @@ const fn row(
     }
 }
 
-/// Returns the kinds of reviews, and Binding. They are answered but not stored.
+/// Returns the kinds of reviews, and `v1` `Binding`.
 pub(crate) fn reviews() -> impl Iterator<Item = Kind> {
     REVIEWS.iter().map(Kind::from_row)
 }
@@ -62,12 +62,12 @@ pub(crate) fn binding() -> Kind {
     Kind::from_row(&REVIEWS[0])
 }
 
-/// Reports whether a kind is one of those that are not stored.
+/// Reports whether a kind is a review or `v1` `Binding`.
 pub(crate) fn is_review(kind: Kind) -> bool {
     REVIEWS.iter().any(|row| std::ptr::eq(row, kind.row()))
 }
 
-/// The methods of components, as discovery lists them.
+/// The verbs of `ComponentStatus` in discovery.
 pub(crate) const COMPONENT_VERBS: &[&str] = &["get", "list"];
 static COMPONENT_STATUS: ResourceType = ResourceType {
     kind: "ComponentStatus",

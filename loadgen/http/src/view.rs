@@ -24,28 +24,28 @@ fn view_of(kind: Kind) -> Option<&'static OtherVersion> {
     views.find(|view| std::ptr::eq(&view.row, kind.row()))
 }
 
-/// Reports whether objects of a kind may be stored as another version.
+/// Reports whether objects of a kind may be stored in another version.
 pub(crate) fn is_view(kind: Kind) -> bool {
     is_version(kind) || is_custom(kind)
 }
 
-/// Reports whether objects of a kind are always stored as another version.
+/// Reports whether objects of a kind are always stored in another version.
 pub(crate) fn is_version(kind: Kind) -> bool {
     view_of(kind).is_some()
 }
 
-/// Reports whether the kind is a custom resource. Its objects are stored as they were written;
-/// versions differ only in their schemas.
+/// Reports whether a kind is a custom resource. Objects of such kinds are stored as they were
+/// written; versions differ only in their schemas.
 fn is_custom(kind: Kind) -> bool {
     kind.row().custom.is_some()
 }
 
-/// Returns the stored kind for a kind in a request.
+/// Returns the kind in which the objects of a requested kind are stored.
 pub(crate) fn stored_kind(kind: Kind) -> Kind {
     view_of(kind).map_or(kind, |view| view.stored)
 }
 
-/// Returns the JSON of a stored object as a kind, which may be a view.
+/// Returns the JSON of a stored object, converted to the requested kind.
 pub(crate) fn json(kind: Kind, object: &dyn Object) -> Value {
     let mut json = object.to_json();
     if let (true, Value::Object(members)) = (is_custom(kind), &mut json) {
@@ -58,7 +58,7 @@ pub(crate) fn json(kind: Kind, object: &dyn Object) -> Value {
     json
 }
 
-/// Returns the kind of the same objects in another version, or `None` if there is no such version.
+/// Returns the kind of the same objects in another version; `None` if there is no such version.
 pub fn at_version(kind: Kind, api_version: &str) -> Option<Kind> {
     if is_custom(kind) {
         return kind.is_of_group(api_version).then_some(kind);
@@ -151,12 +151,12 @@ pub(crate) fn shown_error(kind: Kind, mut error: ApiError) -> ApiError {
     error
 }
 
-/// Returns the JSON of an object as the stored kind, from which columns are computed.
+/// Returns an object's JSON, converted to the stored kind, from which columns are computed.
 pub(crate) fn stored_json(kind: Kind, json: &Value) -> Value {
     converted(kind, stored_kind(kind), json.clone())
 }
 
-/// Converts a client's new object to the stored kind.
+/// Converts a new object from a client to the stored kind.
 ///
 /// # Errors
 /// 400 if the conversion fails, 422 if the object violates the view's rules.
@@ -164,7 +164,7 @@ pub(crate) fn stored_new(cluster: &Cluster, object: AnyObject) -> Result<AnyObje
     stored_over(cluster, object, None)
 }
 
-/// Converts a client's object to the stored kind, for an update of the stored object of that name.
+/// Converts an object from a client to the stored kind. The object updates the stored one.
 ///
 /// # Errors
 /// The same as [`stored_new`].
@@ -200,7 +200,7 @@ fn stored_over(
     read.map_err(|problem| cannot_be_handled(kind, &problem.to_string()))
 }
 
-/// Refuses an object that breaks rules.
+/// Rejects an object that violates rules.
 ///
 /// # Errors
 /// 422 with the violations, if there are any.
@@ -216,15 +216,15 @@ fn set_type(members: &mut Map<String, Value>, kind: Kind) {
     members.insert("kind".into(), kind.name().into());
 }
 
-/// Maximum number of tries of a patch that conflicts with concurrent writes.
+/// The maximum number of tries of a patch that conflicts with concurrent writes.
 ///
 /// Source: `MaxRetryWhenPatchConflicts` of Kubernetes' apiserver.
 const PATCH_TRIES: u32 = 5;
 
-/// Patches an object in the version that the client sees.
+/// Patches an object in the version that the client requested.
 ///
 /// # Errors
-/// The same as [`Api::patch`], and 409 if a concurrent write came first in each of [`PATCH_TRIES`]
+/// The same as [`Api::patch`]; also 409 if a concurrent write came first in each of [`PATCH_TRIES`]
 /// tries.
 pub(crate) fn patch(
     api: &Api<'_>,
@@ -271,7 +271,7 @@ pub(crate) fn patch(
             now.is_ok_and(|now| now.metadata().resource_version.to_string() != version)
         };
         match patched {
-            // Another write came first. A patch that names no version is retried on the new one.
+            // Another write came first. Retry a patch that names no version, on the new object.
             Err(error)
                 if error.code == 409 && tries_left > 0 && is_of_any_version && was_changed() => {}
             patched => return patched.and_then(|patched| shown(kind, patched)),

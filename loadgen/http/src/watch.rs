@@ -1,5 +1,5 @@
 //! `GET` with `watch`: events as lines of JSON, for as long as the client listens. A line is
-//! encoded when the client's connection takes it, never ahead of time. Events for a slow client
+//! encoded when the client's connection takes it, never ahead of time. The events for a slow client
 //! stay in the history, which is bounded.
 //!
 //! Source: `endpoints/handlers/watch.go` and the watch cache of Kubernetes' apiserver.
@@ -32,11 +32,11 @@ use crate::server::ApiServer;
 use crate::table::Include;
 use crate::{protobuf, table, view};
 
-/// Interval of bookmarks, if the client asked for them. The same as upstream.
+/// The interval of bookmarks, if the client requested them. The same as in upstream.
 const BOOKMARK_EVERY: Duration = Duration::from_secs(60);
-/// Time between the last bookmark and the end of a watch, as in upstream.
+/// The time between the last bookmark and the end of a watch, as in upstream.
 const LAST_BOOKMARK: Duration = Duration::from_secs(2);
-/// Default duration of a watch. Upstream draws one between 30 and 60 minutes.
+/// The default duration of a watch. Upstream picks a random one between 30 and 60 minutes.
 const TIMEOUT: Duration = Duration::from_secs(45 * 60);
 
 pub(crate) fn watch(call: &Call<'_>, target: &Target) -> Result<Response<Body>, ApiError> {
@@ -79,7 +79,7 @@ pub(crate) fn watch(call: &Call<'_>, target: &Target) -> Result<Response<Body>, 
     };
     let end = Instant::now() + timeout.min(TIMEOUT * 1000);
     let include = Include::from_query(query)?;
-    // Nothing below fails, so a fault strikes only watches that open.
+    // Nothing fails below this line, so a fault strikes only watches that open.
     call.server.add_watch(&waiting);
     let body = WatchBody {
         _counted: OpenWatch::new(call.server, target.kind),
@@ -141,7 +141,8 @@ impl Beginning {
             return Err(errors::version_too_large(wanted, current));
         }
         let all = query.flag("sendInitialEvents");
-        // Without a version the initial state comes first, unless the client declined it.
+        // Without a version, the watch begins with the initial state, unless the client declined
+        // it.
         let from_state = all || wanted == 0 && !initial;
         Ok(Beginning {
             from: match (from_state, wanted) {
@@ -166,7 +167,7 @@ struct WatchBody {
     /// Counts the watch as open while it exists.
     _counted: OpenWatch,
     lines: Lines,
-    /// The generation of the catalog that `lines.kind` is from.
+    /// The generation of the catalog from which `lines.kind` was taken.
     followed: u64,
     /// `None` if the watch could not begin.
     events: Option<AnyWatch>,
@@ -181,7 +182,7 @@ struct WatchBody {
     bookmark: Pin<Box<Sleep>>,
     last_bookmark_sent: bool,
     ended: bool,
-    /// When a watch that a fault holds checks the clock again.
+    /// The timer after which a watch that is held by a fault checks the clock again.
     look: Option<Pin<Box<Sleep>>>,
 }
 
@@ -256,7 +257,7 @@ impl WatchBody {
         Poll::Pending
     }
 
-    /// Follows the kind's current definition. Reports whether the definition was deleted.
+    /// Updates the kind to its current definition. Reports whether the definition was deleted.
     fn is_undefined(&mut self) -> bool {
         let kind = self.lines.kind;
         if kind.row().custom.is_none() {
@@ -273,9 +274,9 @@ impl WatchBody {
         false
     }
 
-    /// Returns the line of the next pending event.
+    /// Returns the line of the next pending event; `None` if no event is pending.
     fn next_event(&mut self) -> Option<Bytes> {
-        // Still send the events from before the end.
+        // Events that precede the end are still sent, so ignore the result.
         let _is_undefined = self.is_undefined();
         let events = self.events.as_mut()?;
         let now = self.server.now();
@@ -322,8 +323,8 @@ struct Lines {
 }
 
 impl Lines {
-    /// Encodes a change as the selection sees it: an object that begins to match is added, one that
-    /// ceases to match is deleted.
+    /// Encodes a change as the selection sees it: an object that begins to match is added, and one
+    /// that no longer matches is deleted.
     fn change(
         &mut self,
         server: &ApiServer,
@@ -336,7 +337,7 @@ impl Lines {
         let what = match (what, was, is) {
             ("ADDED", _, true) | ("DELETED", true, _) | ("MODIFIED", true, true) => what,
             ("MODIFIED", false, true) => "ADDED",
-            // The object as it last matched, with the version of the change.
+            // Send the object as it last matched, with the version of the change.
             ("MODIFIED", true, false) => {
                 let mut last = before?.to_json();
                 let version = object.metadata().resource_version.to_string();
@@ -357,7 +358,7 @@ impl Lines {
         };
         let version = object.metadata().resource_version.number();
         match (self.shape, version) {
-            // Sent as stored, so all watches share the line.
+            // The object is sent as it is stored, so all watches share the line.
             (Shape::Object | Shape::Discovery, Some(version)) if Arc::ptr_eq(&shown, object) => {
                 let shows = Shows {
                     version,

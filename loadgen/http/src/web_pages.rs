@@ -1,8 +1,8 @@
-//! Protection of servers without credentials against web pages in a user's browser. No page may use
-//! them except the server's own.
+//! Protection of servers without credentials against web pages in a user's browser. Only the
+//! server's own page may use such a server.
 //!
-//! A browser sends requests from any page to any address that its machine can reach, and lets the
-//! page read the answers if the origins match. Three checks keep pages out:
+//! A browser sends requests from any page to any address that its machine can reach. It lets the
+//! page read the answers if the origins match. Three checks keep foreign pages out:
 //!
 //! * The host in a request is an address, a name that no resolver can redirect, or a name that the
 //!   server's operator allows. A page from `evil.example` whose name now resolves to this server is
@@ -23,8 +23,8 @@ use podstorm_objects::{ApiError, Reason};
 
 use crate::media::BodyType;
 
-/// Host names that every server accepts: those of its own machine, and those that pods of a cluster
-/// use.
+/// Host names that every server accepts: those of its own machine, and those that the pods of a
+/// cluster use.
 pub const BUILT_IN_HOSTS: [&str; 4] = [
     "localhost",
     "kubernetes",
@@ -35,7 +35,7 @@ pub const BUILT_IN_HOSTS: [&str; 4] = [
 /// Checks that a request does not come from a foreign page.
 ///
 /// # Errors
-/// 403 for a host that is not allowed or a page of another server; 415 for a mutating request
+/// 403 for a host that is not allowed, and for a page of another server; 415 for a mutating request
 /// without a supported media type.
 pub(crate) fn check<B: Body>(request: &Request<B>, allowed: &[String]) -> Result<(), ApiError> {
     let headers = request.headers();
@@ -64,15 +64,15 @@ pub(crate) fn check<B: Body>(request: &Request<B>, allowed: &[String]) -> Result
     }
 }
 
-/// Returns the hosts that a request names, with ports. Empty if it names none, which no browser
-/// does.
+/// Returns the hosts that a request names, with ports. Empty if the request names none; requests
+/// from browsers always name one.
 fn hosts<B>(request: &Request<B>) -> impl Iterator<Item = &str> {
     let named = request.headers().get_all(HOST).iter();
     let named = named.map(|value| value.to_str().unwrap_or("?"));
     named.chain(request.uri().authority().map(Authority::as_str))
 }
 
-/// Reports whether a request may use this host. Allocates nothing.
+/// Reports whether a request may name this host. Allocates nothing.
 fn is_allowed(host: &str, allowed: &[String]) -> bool {
     let (host, port) = match host.strip_prefix('[').map(|rest| rest.split_once(']')) {
         Some(Some((address, port))) if address.parse::<Ipv6Addr>().is_ok() => (address, port),
@@ -99,7 +99,7 @@ fn is_allowed(host: &str, allowed: &[String]) -> bool {
         || allowed.iter().any(|known| is(known))
 }
 
-/// Returns the origin of the request's page if it is not this server.
+/// Returns the origin of the page that sent the request; `None` if the page is this server's.
 fn foreign_origin<B>(request: &Request<B>) -> Option<&str> {
     request.headers().get_all(ORIGIN).iter().find_map(|origin| {
         let origin = origin.to_str().unwrap_or("?");
@@ -116,7 +116,7 @@ fn is_elsewhere(site: &http::HeaderValue) -> bool {
         .contains(&site.as_bytes())
 }
 
-/// Reports whether the user follows a link to the server's page. The linking page sees nothing of
+/// Reports whether the user follows a link to the server's page. The page with the link cannot read
 /// the answer.
 fn is_navigation<B>(request: &Request<B>) -> bool {
     let is = |name: &str, wanted: &str| {
@@ -129,8 +129,8 @@ fn is_navigation<B>(request: &Request<B>) -> bool {
         && is("sec-fetch-dest", "document")
 }
 
-/// Reports whether a request can change state by its body. Below `/podstorm` that is possible
-/// without a body.
+/// Reports whether a request must have a media type: a mutating request with a body and, below
+/// `/podstorm`, any mutating request except `DELETE`.
 fn changes<B: Body>(request: &Request<B>) -> bool {
     let is_read = [Method::GET, Method::HEAD, Method::OPTIONS].contains(request.method());
     let is_delete = request.method() == Method::DELETE;
@@ -143,7 +143,7 @@ fn changes<B: Body>(request: &Request<B>) -> bool {
 }
 
 /// Reports whether the body has a supported media type. A program that identifies itself may omit
-/// the type, as `kubectl create --raw` does; a page cannot replace its browser's `User-Agent`
+/// the type, as `kubectl create --raw` does. A page cannot replace its browser's `User-Agent`
 /// without a preflight.
 fn has_type(headers: &HeaderMap) -> bool {
     let text = |name| {
@@ -270,7 +270,8 @@ mod tests {
         ] {
             let headers = [host, ("sec-fetch-site", site)];
             assert_eq!(code("GET", "/api", &headers, ""), expected, "{site}");
-            // A link to the page, but neither a frame with it nor a link to anything else.
+            // A link to the page is allowed, but neither a frame with it nor a link to anything
+            // else.
             let link = |dest| {
                 [
                     host,

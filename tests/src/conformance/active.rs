@@ -1,4 +1,4 @@
-//! Cases of `active`: the pods that count as active and those that are terminating.
+//! Cases of `active`: which pods count as active, and which ones are terminating.
 
 use podstorm::object::Pod;
 use serde_json::{Value, json};

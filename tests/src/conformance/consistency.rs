@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::Fields;
 
-/// A resource whose writes are recorded but whose store reports no version.
+/// A resource whose writes are recorded, but whose store reports no versions.
 static OTHER: ResourceType = ResourceType {
     kind: "Other",
     resource: "other",

@@ -6,16 +6,17 @@ use std::sync::OnceLock;
 
 use serde_json::Value;
 
-/// The committed lists.
+/// The lists of deviations.
 const LISTS: [&str; 2] = [
     include_str!("../../vectors/deviations.json"),
     include_str!("../../kubectl/deviations.json"),
 ];
 
-/// The reasons by subject and id.
+/// The reasons, by subject and id of the case.
 type Reasons = BTreeMap<(String, String), String>;
 
-/// Returns the reason why a case is known to deviate; `None` if it must agree with its recording.
+/// Returns the reason why a case deviates from its recording; `None` if the case must agree with
+/// it.
 pub fn reason(subject: &str, id: &str) -> Option<&'static str> {
     static REASONS: OnceLock<Reasons> = OnceLock::new();
     let reasons = REASONS.get_or_init(|| {

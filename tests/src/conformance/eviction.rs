@@ -1,4 +1,4 @@
-//! Cases of `eviction`: one eviction request, with the outcomes of its calls.
+//! Cases of `eviction`: one eviction request, with scripted outcomes of its calls.
 
 use std::sync::Arc;
 
@@ -69,7 +69,7 @@ fn all(texts: &[String]) -> Vec<&str> {
     texts.iter().map(String::as_str).collect()
 }
 
-/// Formats a `Status` without its kind and without empty members.
+/// Formats a `Status` without `kind` and `apiVersion`, and without empty members.
 fn status(error: &ApiError) -> Value {
     let mut status = pruned(error.to_json());
     if let Value::Object(members) = &mut status {
@@ -79,7 +79,7 @@ fn status(error: &ApiError) -> Value {
     status
 }
 
-/// Parses the options of a deletion. Returns their `dryRun` values too.
+/// Parses the options of a deletion. Also returns their `dryRun` values.
 fn delete_options(mut fields: Fields) -> Result<(DeleteOptions, Vec<String>), String> {
     let mut preconditions = fields.object("preconditions")?;
     let set = |text: String| (!text.is_empty()).then_some(text);
@@ -96,7 +96,7 @@ fn delete_options(mut fields: Fields) -> Result<(DeleteOptions, Vec<String>), St
     Ok((options, dry_run))
 }
 
-/// The outcomes of successive calls. The last one repeats.
+/// The outcomes of successive calls. The last outcome repeats.
 struct Answers<T> {
     all: Vec<T>,
     next: usize,
@@ -115,7 +115,7 @@ impl<T: Clone> Answers<T> {
     }
 }
 
-/// Returns the outcome of a call, with the messages of the recording.
+/// Returns the scripted outcome of a call, with the messages of the recording.
 fn outcome(scripted: Option<String>, resource: &str, name: &str) -> Result<(), ApiError> {
     match scripted.as_deref().unwrap_or("") {
         "" => Ok(()),
@@ -143,7 +143,7 @@ fn outcome(scripted: Option<String>, resource: &str, name: &str) -> Result<(), A
     }
 }
 
-/// A cluster with scripted outcomes, and a log of its calls.
+/// A cluster whose calls have scripted outcomes, and a log of the calls.
 struct Script {
     pod: Arc<Pod>,
     is_missing: bool,
@@ -164,7 +164,7 @@ impl Script {
 
 impl EvictionCalls for Script {
     fn get_pod(&mut self) -> Result<Arc<Pod>, ApiError> {
-        // The recording does not mark a failing call here.
+        // The recording does not mark this call as failing.
         self.made(json!({"call": "getPod"}), false);
         match self.is_missing {
             true => Err(errors::not_found(Pod::KIND, &self.pod.metadata.name)),

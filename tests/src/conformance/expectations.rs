@@ -1,6 +1,7 @@
 //! Cases of `expectations`: operations on one store, and the state after each operation.
 //!
-//! Every case runs on both stores: the dense store with numeric keys, and the store with text keys.
+//! Every case runs on both stores: the dense store with numeric keys, and the store with string
+//! keys.
 
 use podstorm::expectations::{Expectations, ExpectedCounts, NamedExpectations};
 use podstorm::intern::StrTable;

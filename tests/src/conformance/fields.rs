@@ -1,10 +1,10 @@
-//! A reader of recorded cases that detects unread members: reading a member takes it, and `finish`
-//! refuses the rest.
+//! A reader for recorded cases that detects members that were not read: reading a member takes it
+//! out, and `finish` rejects the remaining ones.
 
 use podstorm::object::{Map, Now};
 use serde_json::{Value, json};
 
-/// The members of one JSON object of a case.
+/// The members of one JSON object in a case.
 #[derive(Debug)]
 pub struct Fields {
     map: Map,
@@ -12,10 +12,10 @@ pub struct Fields {
 }
 
 impl Fields {
-    /// Returns the members of `value`. `what` names it in errors.
+    /// Returns the members of `value`. Errors refer to it as `what`.
     ///
     /// # Errors
-    /// `value` is not an object.
+    /// Fails if `value` is not an object.
     pub fn new(value: Value, what: impl Into<String>) -> Result<Fields, String> {
         let what = what.into();
         match value {
@@ -24,20 +24,20 @@ impl Fields {
         }
     }
 
-    /// Takes a member; `None` if absent. Null is `Some(Value::Null)`.
+    /// Takes a member; `None` if it is absent. A null is `Some(Value::Null)`.
     pub fn take(&mut self, key: &str) -> Option<Value> {
         self.map.remove(key)
     }
 
-    /// Takes a member; null if absent.
+    /// Takes a member; null if it is absent.
     pub fn value(&mut self, key: &str) -> Value {
         self.take(key).unwrap_or(Value::Null)
     }
 
-    /// Takes a string; empty if absent or null.
+    /// Takes a string; empty if it is absent or null.
     ///
     /// # Errors
-    /// The member has another type.
+    /// Fails if the member has another type.
     pub fn text(&mut self, key: &str) -> Result<String, String> {
         match self.value(key) {
             Value::Null => Ok(String::new()),
@@ -46,18 +46,18 @@ impl Fields {
         }
     }
 
-    /// Takes an integer; 0 if absent or null.
+    /// Takes an integer; 0 if it is absent or null.
     ///
     /// # Errors
-    /// The member has another type.
+    /// Fails if the member has another type.
     pub fn int(&mut self, key: &str) -> Result<i64, String> {
         Ok(self.opt_int(key)?.unwrap_or(0))
     }
 
-    /// Takes an integer; `None` if absent or null.
+    /// Takes an integer; `None` if it is absent or null.
     ///
     /// # Errors
-    /// The member has another type.
+    /// Fails if the member has another type.
     pub fn opt_int(&mut self, key: &str) -> Result<Option<i64>, String> {
         match self.value(key) {
             Value::Null => Ok(None),
@@ -68,11 +68,11 @@ impl Fields {
         }
     }
 
-    /// Takes the time of a case, with this monotonic time. Drops the origin of the case and another
-    /// form of the time.
+    /// Takes the time of a case and combines it with a monotonic time. Drops the origin of the
+    /// case, and another form of the time.
     ///
     /// # Errors
-    /// A member has another type.
+    /// Fails if a member has another type.
     pub fn now(&mut self, mono_ns: i64) -> Result<Now, String> {
         self.text("category")?;
         self.text("now")?;
@@ -82,10 +82,10 @@ impl Fields {
         })
     }
 
-    /// Takes a boolean; false if absent or null.
+    /// Takes a boolean; false if it is absent or null.
     ///
     /// # Errors
-    /// The member has another type.
+    /// Fails if the member has another type.
     pub fn flag(&mut self, key: &str) -> Result<bool, String> {
         match self.value(key) {
             Value::Null => Ok(false),
@@ -94,10 +94,10 @@ impl Fields {
         }
     }
 
-    /// Takes a list; empty if absent or null.
+    /// Takes a list; empty if it is absent or null.
     ///
     /// # Errors
-    /// The member has another type.
+    /// Fails if the member has another type.
     pub fn list(&mut self, key: &str) -> Result<Vec<Value>, String> {
         match self.value(key) {
             Value::Null => Ok(Vec::new()),
@@ -109,7 +109,7 @@ impl Fields {
     /// Takes a list and converts each item with `read`.
     ///
     /// # Errors
-    /// The member has another type, or `read` fails.
+    /// Fails if the member has another type, or if `read` fails.
     pub fn all<T>(
         &mut self,
         key: &str,
@@ -121,7 +121,7 @@ impl Fields {
     /// Takes a list of strings.
     ///
     /// # Errors
-    /// The member has another type.
+    /// Fails if the member has another type.
     pub fn texts(&mut self, key: &str) -> Result<Vec<String>, String> {
         self.all(key, |item| match item {
             Value::String(text) => Ok(text),
@@ -129,10 +129,12 @@ impl Fields {
         })
     }
 
-    /// Takes a list of objects and passes each to `read`, which must take all its members.
+    /// Takes a list of objects and passes each to `read`, which must take all of the object's
+    /// members.
     ///
     /// # Errors
-    /// The member has another type, or `read` fails; the error has the position in the list.
+    /// Fails if the member has another type, or if `read` fails; the error contains the position in
+    /// the list.
     pub fn each(
         &mut self,
         key: &str,
@@ -147,10 +149,10 @@ impl Fields {
         Ok(())
     }
 
-    /// Takes an object as fields; empty if absent or null.
+    /// Takes an object as fields; empty if it is absent or null.
     ///
     /// # Errors
-    /// The member has another type.
+    /// Fails if the member has another type.
     pub fn object(&mut self, key: &str) -> Result<Fields, String> {
         let what = format!("{}.{key}", self.what);
         match self.value(key) {
@@ -167,10 +169,10 @@ impl Fields {
         std::mem::take(&mut self.map)
     }
 
-    /// Checks that all members were taken.
+    /// Checks that all members have been taken.
     ///
     /// # Errors
-    /// A member was not taken: the runner doesn't know the field.
+    /// Fails if a member has not been taken, i.e. if the runner does not know the field.
     pub fn finish(self) -> Result<(), String> {
         match self.map.keys().next() {
             None => Ok(()),
@@ -178,11 +180,11 @@ impl Fields {
         }
     }
 
-    /// Takes all remaining members, which must equal `ours`. At this level an absent member equals
-    /// null, zero, false or an empty value; nested values must be equal.
+    /// Takes all remaining members, which must equal `ours`. At this level, an absent member equals
+    /// null, zero, false and an empty value; nested values must be equal.
     ///
     /// # Errors
-    /// The first difference.
+    /// Returns the first difference.
     pub fn is(&mut self, ours: Value) -> Result<(), String> {
         let Value::Object(mut ours) = ours else {
             return Err(format!(
@@ -197,11 +199,11 @@ impl Fields {
         expect_same(&self.what, &ours.into(), &recorded.into())
     }
 
-    /// Takes a member, which must equal `ours` except for nested null and empty members: JSON
-    /// writers treat these differently in what they send or store.
+    /// Takes a member, which must equal `ours` except for nested null and empty members, because
+    /// JSON writers differ in whether they write these.
     ///
     /// # Errors
-    /// The first difference.
+    /// Returns the first difference.
     pub fn sent(&mut self, key: &str, ours: Value) -> Result<(), String> {
         let recorded = json!({key: self.value(key)});
         expect_same_json(&self.what, json!({key: ours}), recorded)
@@ -212,8 +214,8 @@ impl Fields {
     }
 }
 
-/// Removes members at any depth for which `says_nothing` returns true. Inner members are removed
-/// first.
+/// Removes the members, at any depth, for which `says_nothing` returns true. Inner members are
+/// removed first.
 pub(super) fn without(value: Value, says_nothing: &impl Fn(&str, &Value) -> bool) -> Value {
     match value {
         Value::Object(members) => {
@@ -230,7 +232,7 @@ pub(super) fn without(value: Value, says_nothing: &impl Fn(&str, &Value) -> bool
     }
 }
 
-/// Reports whether a value is null, or an empty text, list or object.
+/// Reports whether a value is null, or an empty string, list or object.
 pub(super) fn is_empty(value: &Value) -> bool {
     match value {
         Value::Null => true,
@@ -241,7 +243,8 @@ pub(super) fn is_empty(value: &Value) -> bool {
     }
 }
 
-/// Removes null and empty members, including zero and false, which JSON writers treat differently.
+/// Removes null and empty members, and those that are zero or false, because JSON writers differ in
+/// whether they write these.
 pub(super) fn pruned(value: Value) -> Value {
     without(value, &|_, value| says_nothing(value))
 }
@@ -250,13 +253,13 @@ fn says_nothing(value: &Value) -> bool {
     is_empty(value) || *value == Value::Bool(false) || value.as_f64() == Some(0.0)
 }
 
-/// Returns `Ok` if both values are equal except for null and empty members, or else the first
+/// Returns `Ok` if both values are equal except for null and empty members; otherwise the first
 /// difference.
 pub(super) fn expect_same_json(what: &str, ours: Value, recorded: Value) -> Result<(), String> {
     expect_same(what, &pruned(ours), &pruned(recorded))
 }
 
-/// Returns `Ok` if both values are equal, or else the first difference.
+/// Returns `Ok` if both values are equal, otherwise the first difference.
 pub(super) fn expect_same(path: &str, ours: &Value, recorded: &Value) -> Result<(), String> {
     let (Value::Object(a), Value::Object(b)) = (ours, recorded) else {
         return expect_eq(path, ours, recorded);
@@ -268,10 +271,10 @@ pub(super) fn expect_same(path: &str, ours: &Value, recorded: &Value) -> Result<
     Ok(())
 }
 
-/// Returns `Ok` if both values are equal, or else an error with both.
+/// Returns `Ok` if both values are equal, otherwise an error that contains both.
 ///
 /// # Errors
-/// The values differ.
+/// Fails if the values differ.
 pub fn expect_eq<T: PartialEq + std::fmt::Debug>(
     what: &str,
     ours: &T,

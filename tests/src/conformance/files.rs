@@ -1,4 +1,4 @@
-//! The files in a folder of recorded cases, and the subjects that follow from their names.
+//! The files in a folder of recorded cases, and their subjects, which follow from their names.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 use flate2::read::MultiGzDecoder;
 use serde_json::Value;
 
-/// The folders of a corpus with the subjects in them that lack the folder's name as a prefix. All
-/// other subjects have it: the file `sync` in `deployment` has the subject `deployment_sync`.
+/// The folders of a corpus, each with the subjects that do not begin with the folder's name. All
+/// other subjects do: the file `sync` in `deployment` has the subject `deployment_sync`.
 const FOLDERS: [(&str, &[&str]); 9] = [
     ("cluster", &["eviction", "gc", "namespace", "pdb", "podgc"]),
     ("cronjob", &[]),
@@ -26,13 +26,13 @@ const FOLDERS: [(&str, &[&str]); 9] = [
 #[derive(Debug)]
 pub(super) struct CaseFile {
     pub(super) path: PathBuf,
-    /// The path below the requested folder.
+    /// The path relative to the requested folder.
     pub(super) name: String,
     pub(super) subject: String,
 }
 
-/// Returns the subject of a file: the part of its name before the first dot, and its folder.
-/// Trailing digits only distinguish files with the same subject.
+/// Returns the subject of a file: its folder and the part of its name before the first dot, without
+/// trailing digits, which only distinguish files with the same subject.
 fn subject(path: &Path) -> String {
     let text = |name: Option<&OsStr>| name.unwrap_or_default().to_string_lossy().into_owned();
     let name = text(path.file_name());
@@ -48,9 +48,9 @@ fn subject(path: &Path) -> String {
 /// Returns every `*.jsonl` and `*.jsonl.gz` in a folder, at any depth, ordered by path.
 ///
 /// # Errors
-/// A folder is unreadable, or there are no files.
+/// Fails if a folder is unreadable, or if there are no files.
 pub(super) fn find(folder: &Path) -> Result<Vec<CaseFile>, String> {
-    // Canonical, because `.` has a name too.
+    // Canonicalize the path, so that `.` has a name, too.
     let folder = &folder
         .canonicalize()
         .map_err(|error| unreadable(folder, &error))?;
@@ -89,15 +89,15 @@ pub(super) fn find(folder: &Path) -> Result<Vec<CaseFile>, String> {
 /// Returns the uncompressed text of a file.
 ///
 /// # Errors
-/// The file is unreadable.
+/// Fails if the file is unreadable.
 pub(super) fn read(path: &Path) -> Result<String, String> {
     read_text(path).map_err(|error| unreadable(path, &error))
 }
 
-/// Returns the cases of a file, for uses other than running them here.
+/// Returns the cases in a file, for uses other than running them.
 ///
 /// # Errors
-/// The file or a line of it is unreadable.
+/// Fails if the file, or a line in it, is unreadable.
 pub fn read_cases(path: &Path) -> std::io::Result<Vec<Value>> {
     let text = read_text(path)?;
     let lines = text.lines().map(serde_json::from_str);

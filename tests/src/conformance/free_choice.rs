@@ -1,4 +1,4 @@
-//! Cases of `sync` in which ranking leaves a choice of pods: converts the recording to our choice.
+//! Cases of `sync` in which ranking leaves a choice of pods: adapts the recording to our choice.
 
 use podstorm::object::{Map, Time};
 use serde_json::{Value, json};
@@ -6,8 +6,8 @@ use serde_json::{Value, json};
 use super::Fields;
 use super::sync::Run;
 
-/// Rewrites the recorded outputs of a case that leaves a choice of pods to delete for the pods that
-/// were chosen here, after checking that the choice is allowed.
+/// Adapts the recorded outputs of a case that leaves a choice of pods to delete to the pods that
+/// were chosen here. Checks first that the choice is allowed.
 pub(super) fn out_of_choice(run: &Run, mut out: Fields, inputs: &Map) -> Result<Fields, String> {
     let script = inputs.get("api").and_then(|api| api["deletes"].as_object());
     let failure_before = inputs
@@ -46,7 +46,7 @@ pub(super) fn out_of_choice(run: &Run, mut out: Fields, inputs: &Map) -> Result<
     let is_gone = |error: &Value| error["code"] == 404;
     let mut map = out.rest();
     let recorded_error = map.remove("error").unwrap_or_default();
-    // Answers come in name order, and the first failure other than a 404 is the error.
+    // Answers arrive in the order of names, and the first failure other than a 404 is the error.
     let failures: Vec<&Value> = names
         .iter()
         .filter_map(error_of)
@@ -105,7 +105,7 @@ pub(super) fn out_of_choice(run: &Run, mut out: Fields, inputs: &Map) -> Result<
                 let mut conditions = conditions.as_array().cloned().unwrap_or_default();
                 conditions.retain(|condition| condition["type"] != "ReplicaFailure");
                 if !error.is_null() {
-                    // A previously recorded failure keeps its text and time.
+                    // A failure that was recorded earlier keeps its text and its time.
                     conditions.push(failure_before.cloned().unwrap_or_else(|| {
                         json!({
                             "type": "ReplicaFailure", "status": "True", "reason": "FailedDelete",
@@ -119,7 +119,7 @@ pub(super) fn out_of_choice(run: &Run, mut out: Fields, inputs: &Map) -> Result<
             _ => {}
         }
     }
-    // The recorded age ratios belong to the recorded pods.
+    // The recorded age ratios are those of the recorded pods.
     map.remove("sortingAgeRatio");
     let (count, sum) = run.age_ratios;
     if count > 0 {

@@ -1,9 +1,9 @@
-//! Cases of `gc`: one decision of the garbage collector, or one event of its graph.
+//! Cases of `gc`: one decision of the garbage collector, or one event in its graph.
 //!
-//! The collector of the embedded API server acts inside the store and sends no requests, so its
-//! effects are compared. The collector handles the item or event in one cluster; a second cluster
-//! gets the recorded requests. The objects of both must be equal, and equal again after the
-//! collector has handled everything that it or the recording has queued.
+//! The collector of the embedded API server acts within the store and sends no requests, so the
+//! cases compare its effects. In one cluster, the collector handles the item or event; a second
+//! cluster gets the recorded requests. The objects of both clusters must be equal, and must be
+//! equal again after the collector has handled everything that it or the recording has queued.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -22,7 +22,7 @@ const NOW: Now = Now {
     wall_ns: 1_780_315_200_000_000_000,
 };
 
-/// The maximum number of queue items that a case may need.
+/// The maximum number of queue items that a case may take.
 const ITEMS_MAX: usize = 1000;
 
 /// Runs one case.
@@ -30,7 +30,7 @@ pub(super) fn run(case: &mut Fields) -> Result<(), String> {
     let category = case.text("category")?;
     let observed = case.list("observed")?;
     let mut out = case.object("out")?;
-    // Retries are ignored: the collector's own requests can't fail.
+    // Ignore retries, because the collector's own requests can't fail.
     out.text("error")?;
     out.flag("requeue")?;
     match case.take("event") {
@@ -106,7 +106,8 @@ fn run_item(
     }
     ours.collect_garbage(1, NOW);
     if state(&ours) != state(&recorded) {
-        // The deletion may conflict with the collector's own patch; the collector then retries it.
+        // The deletion may conflict with the collector's own patch; then the collector retries the
+        // deletion.
         ours.collect_garbage(1, NOW);
     }
     expect_eq("objects", &state(&ours), &state(&recorded))?;
@@ -123,7 +124,7 @@ fn run_item(
     expect_eq("objects at the end", &state(&ours), &state(&recorded))
 }
 
-/// Queues the items that the recording has queued.
+/// Queues the items that the recording queues.
 fn queue(cluster: &Cluster, known: &[Value], out: &mut Fields) -> Result<(), String> {
     for (list, is_orphan) in [("attemptToDelete", false), ("attemptToOrphan", true)] {
         for item in out.list(list)? {
@@ -138,7 +139,8 @@ fn queue(cluster: &Cluster, known: &[Value], out: &mut Fields) -> Result<(), Str
                 cluster.queue_garbage(GarbageItem::Orphan(found, namespace, name));
                 continue;
             }
-            // The owner was never seen. Once it is found to be absent, its dependents are queued.
+            // The collector never saw the owner. It queues the dependents once it finds the owner
+            // absent.
             if cluster.api(found).get(&namespace, &name).is_err() {
                 let references = known
                     .iter()
@@ -182,7 +184,7 @@ fn load(objects: &[Value]) -> Result<Cluster, String> {
     Ok(cluster)
 }
 
-/// Decodes an object, with a spec that makes it valid.
+/// Decodes an object and gives it a spec that makes it valid.
 fn read(cluster: &Cluster, mut value: Value) -> Result<AnyObject, String> {
     let kind = value["kind"].as_str().unwrap_or_default().to_owned();
     let pod = json!({"containers": [{"name": "c", "image": "i"}]});
@@ -201,7 +203,7 @@ fn read(cluster: &Cluster, mut value: Value) -> Result<AnyObject, String> {
 }
 
 /// Removes the `controller` flags of owner references. The collector ignores them, and some cases
-/// have two controllers, which the API server refuses.
+/// have two controllers, which the API server rejects.
 fn forget_controllers(object: &mut Value) {
     let owners = object["metadata"].get_mut("ownerReferences");
     for owner in owners.and_then(Value::as_array_mut).into_iter().flatten() {
@@ -217,7 +219,7 @@ fn import(cluster: &Cluster, value: Value) -> Result<(), String> {
     imported.map(drop).map_err(|error| error.message)
 }
 
-/// Replaces an object with this state.
+/// Replaces an object by this state.
 fn replay(cluster: &Cluster, value: Value) -> Result<(), String> {
     fn put<R: podstorm_apiserver::ClusterResource>(
         cluster: &Cluster,
@@ -254,7 +256,8 @@ fn kind_named(cluster: &Cluster, name: &str) -> Result<Kind, String> {
     found.ok_or_else(|| format!("no such kind: {name}"))
 }
 
-/// Returns the kind and key of the object with a UID, or of an owner that is referenced with it.
+/// Returns the kind and the key of the object with a UID, or of an owner whose reference has the
+/// UID.
 fn find(cluster: &Cluster, known: &[Value], uid: &str) -> Result<(Kind, Str, Str), String> {
     for object in known {
         let metadata = &object["metadata"];
@@ -289,7 +292,8 @@ fn send(
             _ => scripted.remove(0),
         };
         if answer["code"] == 404 {
-            // The object was deleted meanwhile. All cases with such an answer are about a pod.
+            // The object was deleted in the meantime. All cases with such an answer are about a
+            // pod.
             let (namespace, name) = in_namespace(path);
             let gone = cluster.replay_removal::<Pod>(namespace, name, NOW);
             return gone.map_err(|error| error.message);
@@ -312,7 +316,7 @@ fn send(
     let kind = kinds.find(|kind| kind.resource() == resource);
     let api = cluster.api(kind.ok_or_else(|| format!("unknown path {path}"))?);
     let mut body = request["body"].clone();
-    // A missing object causes a 404 here as in the recording.
+    // A missing object causes a 404, as it does in the recording.
     match method {
         "DELETE" => {
             let options = DeleteOptions {
@@ -328,7 +332,7 @@ fn send(
             drop(api.delete(namespace, name, &options, NOW));
         }
         "PATCH" => {
-            // Versions differ from the recorded ones here.
+            // The versions in this cluster differ from the recorded ones.
             if let Some(Value::Object(metadata)) = body.get_mut("metadata") {
                 metadata.remove("resourceVersion");
             }
@@ -345,7 +349,7 @@ fn send(
     Ok(())
 }
 
-/// Returns the namespace and name in the path of a namespaced object.
+/// Returns the namespace and the name in the path of a namespaced object.
 fn in_namespace(path: &str) -> (&str, &str) {
     let mut segments = path.rsplit('/');
     let name = segments.next().unwrap_or_default();
@@ -357,8 +361,8 @@ fn list(cluster: &Cluster, kind: Kind) -> Vec<AnyObject> {
     page.map(|page| page.items).unwrap_or_default()
 }
 
-/// Returns what the collector may change in all objects except namespaces and Events, by kind and
-/// key.
+/// Returns the parts that the collector may change, of all objects except namespaces and Events, by
+/// kind and key.
 fn state(cluster: &Cluster) -> BTreeMap<String, Value> {
     let is_compared = |kind: &Kind| ![Kind::NAMESPACE, Kind::EVENT].contains(kind);
     let kinds = cluster.kinds().into_iter().filter(is_compared);

@@ -1,4 +1,4 @@
-//! Cases of `handlers`: notifications, the keys that they queue and the expectations that they
+//! Cases of `handlers`: notifications, the keys that they queue, and the expectations that they
 //! lower.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -35,7 +35,7 @@ struct Harness {
     controller: Arc<Controller>,
     owners: Arc<dyn AnyInformer>,
     now_ns: i64,
-    /// Every key that ever had expectations. All are checked after each step.
+    /// All keys that ever had expectations. Each of them is checked after each step.
     expected: BTreeSet<String>,
 }
 
@@ -79,7 +79,8 @@ impl Harness {
                     controller.pod_changed(&change, now);
                 }
             }
-            // A typed handler can't get an object of another type, so there is nothing to ignore.
+            // A typed handler can't receive an object of another type, so there is nothing to
+            // ignore.
             "podDeleteGarbage" | "parentDeleteGarbage" => {}
             "expectCreations" => {
                 let (key, count) = (step.text("key")?, step.int("n")?);
@@ -100,7 +101,7 @@ impl Harness {
             "advance" => self.now_ns += step.int("nanos")?,
             other => return Err(format!("unknown op {other:?}")),
         }
-        // A waiting key is queued once.
+        // A key that is waiting is not queued again.
         let mut queue = out.texts("queue")?;
         let mut seen = BTreeSet::new();
         queue.retain(|key| seen.insert(key.clone()));
@@ -140,7 +141,7 @@ fn delta<T: ?Sized>(op: &str, object: Arc<T>) -> Delta<T> {
 }
 
 /// Records a write for every cached workload, and for those with an entry `owner=uid` in `cleared`,
-/// so that the clearing is visible. Returns owners and UIDs.
+/// so that the clearing is visible. Returns the owners and their UIDs.
 fn write_for_all(controller: &Controller, cleared: &[String]) -> BTreeMap<String, Uid> {
     let cached = controller.owners().all().into_iter().map(|(_, workload)| {
         let meta = &workload.object.metadata;

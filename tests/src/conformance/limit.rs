@@ -1,7 +1,8 @@
 //! Runs cases on separate threads, and abandons those that take too long.
 //!
-//! A thread can't be stopped from outside. If a case hangs, its thread is abandoned and another
-//! thread continues with the next case. A late result of the abandoned thread is ignored.
+//! A thread can't be stopped from outside. If a case hangs, its thread is abandoned, and another
+//! thread continues with the next case. If the abandoned thread still returns a result, it is
+//! ignored.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, channel};
@@ -26,13 +27,13 @@ impl Place {
     }
 }
 
-/// Runs the cases `0..total` on `threads` threads. Returns their outcomes in order.
+/// Runs the cases `0..total` on `threads` threads. Returns the outcomes in the order of the cases.
 ///
-/// `make` creates the runner of cases, once on each thread. The runner gets the number of a case
-/// and reports its position.
+/// `make` creates the runner of cases, once on each thread. The runner gets the number of a case,
+/// and reports its position in the case.
 ///
 /// # Errors
-/// For a case that takes longer than `limit`: its position at that time.
+/// The outcome of a case that takes longer than `limit` is an error with its position at that time.
 pub(super) fn run_all<T, R>(
     total: usize,
     threads: usize,
@@ -66,8 +67,8 @@ where
         .collect()
 }
 
-/// Runs cases on a new thread until none is left or one hangs. Returns the case that hangs, with
-/// its position.
+/// Runs cases on a new thread until no case is left or a case hangs. Returns the case that hangs
+/// and its position.
 fn run_lane<T, R>(
     total: usize,
     limit: Duration,
@@ -93,7 +94,7 @@ where
             told.reach("its start".to_owned());
             running.store(case, Ordering::Release);
             if sender.send((case, run(case, &told))).is_err() {
-                // The case took too long: another thread has taken over.
+                // The case took too long, and another thread has taken over.
                 return;
             }
         }

@@ -1,4 +1,4 @@
-//! Cases of `log_rank`: only the logarithmic age bucket.
+//! Cases of `log_rank`: the logarithmic age bucket alone.
 
 use podstorm::ranking::age_bucket;
 use serde_json::json;

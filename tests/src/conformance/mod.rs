@@ -2,8 +2,8 @@
 //! `podstorm_apiserver`, and recorded responses of upstream's API server, run against
 //! `podstorm_http`.
 //!
-//! There is one module per subject, with a function `run(case)`. It takes the members of a case
-//! without its `id` and returns the differences. It must read every member of a case (see
+//! There is one module per subject, with a function `run(case)`. The function takes the members of
+//! a case without its `id` and returns the differences. It must read every member of a case (see
 //! [`Fields`]). The cases of [`http`] share a server, so they are played together.
 
 mod active;
@@ -49,10 +49,11 @@ pub use differences::Differences;
 pub use fields::{Fields, expect_eq};
 use fields::{expect_same_json, pruned};
 
-/// Runs a case of one subject. The error is the differences.
+/// Runs a case of one subject. The error contains the differences.
 type Run = fn(&mut Fields) -> Result<(), String>;
 
-/// Returns the function that runs the cases of a subject, if they are independent.
+/// Returns the function that runs the cases of a subject; `None` if the subject is unknown or its
+/// cases are not independent.
 fn runner_of(subject: &str) -> Option<Run> {
     Some(match subject {
         "active" => active::run,
@@ -118,7 +119,7 @@ fn runner_of(subject: &str) -> Option<Run> {
 /// Runs one case.
 ///
 /// # Errors
-/// The differences from the recording, or an unknown field.
+/// Returns the differences from the recording, or an unknown member.
 fn run_case(run: Run, case: Value) -> Result<(), String> {
     let mut case = Fields::new(case, "case")?;
     run(&mut case)?;

@@ -64,7 +64,7 @@ pub(super) fn run(case: &mut Fields) -> Result<(), String> {
     out.finish()
 }
 
-/// Returns the sort key of a request. Requests about kinds other than pods have no fixed order
+/// Returns the sort key of a request. Requests for kinds other than pods have no defined order
 /// among themselves.
 fn order(request: &Value) -> (usize, String) {
     let path = request["path"].as_str().unwrap_or_default();
@@ -76,7 +76,8 @@ fn order(request: &Value) -> (usize, String) {
         ("PUT", Some("/status")) if has_conditions => (3, String::new()),
         ("PUT", Some("/status")) => (0, String::new()),
         ("PUT", Some("/finalize")) => (4, String::new()),
-        // The namespace is read first, and again after a conflict. The stable sort keeps the order.
+        // The namespace is read first, and again after a conflict. The sort is stable, so the order
+        // is kept.
         ("GET", Some("")) => (0, String::new()),
         _ => {
             let of = rest.unwrap_or(path).rsplit("namespaces/ns1/").next();
@@ -90,7 +91,7 @@ fn order(request: &Value) -> (usize, String) {
 struct ScriptedApi {
     answers: Map,
     lists: Map,
-    /// The number of answers used, by request.
+    /// The number of answers used so far, by request.
     used: BTreeMap<String, usize>,
     resources: Vec<Value>,
     failed_groups: Vec<String>,
@@ -131,7 +132,8 @@ impl ScriptedApi {
     }
 }
 
-/// Returns the next entry of a script for a key. The last entry repeats.
+/// Returns the next entry of a script for a key. The last entry repeats. `None` if there is no
+/// entry.
 fn next(script: &Map, used: &mut BTreeMap<String, usize>, key: &str) -> Option<Value> {
     let entries = script.get(key)?.as_array()?;
     let used = used.entry(key.to_owned()).or_default();
@@ -144,7 +146,7 @@ fn namespace_of(value: Value) -> Namespace {
     Namespace::from_json(value).expect("the case has a valid namespace")
 }
 
-/// Returns the kind of a resource, if the kind has objects.
+/// Returns the kind of a resource; `None` if the resource has no stored objects.
 fn kind_of(api_version: &str, resource: &str) -> Option<Kind> {
     let kind = match resource {
         "bindings" => return None,

@@ -20,10 +20,10 @@ use serde_json::{Value, json};
 use super::shared::pod;
 use super::{Fields, expect_eq, expect_same_json};
 
-/// The objects whose `/scale` is available in all cases, without a number of replicas.
+/// The objects whose `/scale` exists in all cases, without a number of replicas.
 const SCALED: [&str; 6] = ["u-d", "u-d-1", "u-d-2", "u-solo", "u-ss", "u-rc"];
 
-/// Runs one case twice: with the budget cached before its pods, and after them.
+/// Runs one case twice: the budget is cached before its pods, and after them.
 pub(super) fn run(case: &mut Fields) -> Result<(), String> {
     case.text("category")?;
     let now = now(case)?;

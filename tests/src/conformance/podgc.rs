@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use super::shared::pod;
 use super::{Fields, expect_same_json};
 
-/// The quarantine of a missing node, in nanoseconds.
+/// The length of the quarantine of a missing node, in nanoseconds.
 const QUARANTINE_NS: i64 = 40_000_000_000;
 
 /// Runs one case.
@@ -65,7 +65,7 @@ pub(super) fn run(case: &mut Fields) -> Result<(), String> {
 
     let mut out = case.object("out")?;
     let ours = api.pod_requests.into_values().flatten().collect();
-    // The order among pods is free.
+    // Requests for different pods have no defined order.
     let mut recorded = out.list("podRequests")?;
     recorded.sort_by_key(|request| {
         let path = request["path"].as_str().unwrap_or_default();
@@ -78,7 +78,7 @@ pub(super) fn run(case: &mut Fields) -> Result<(), String> {
     out.is(json!({"quarantined": quarantined}))
 }
 
-/// The controller over its caches.
+/// The pod garbage collector, over its caches.
 struct World {
     pods: Arc<PodCache>,
     controller: Controller,
@@ -102,7 +102,7 @@ struct Api {
     answers: Map,
     live_nodes: Vec<String>,
     node_reads: Vec<Value>,
-    /// The requests by the pod's path.
+    /// The requests, by the path of the pod.
     pod_requests: BTreeMap<String, Vec<Value>>,
 }
 
@@ -154,7 +154,7 @@ impl Api {
         }
     }
 
-    /// Returns the scripted error of a request.
+    /// Returns the scripted error for a request, if there is one.
     fn scripted(&self, method: &str, path: &str) -> Option<Answer> {
         let answer = self.answers.get(&format!("{method} {path}"))?;
         let code = answer["code"].as_u64()?;

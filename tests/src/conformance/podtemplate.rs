@@ -1,4 +1,4 @@
-//! Cases of `podtemplate`: the pod that a workload creates, or the reason why it creates none.
+//! Cases of `podtemplate`: the pod that a workload creates, or the reason why it can't create one.
 
 use serde_json::{Value, json};
 

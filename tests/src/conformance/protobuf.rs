@@ -1,4 +1,4 @@
-//! Protobuf bodies written by client-go, with the equivalent JSON.
+//! Protobuf bodies that client-go wrote, each with the equivalent JSON.
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::fields::{Fields, is_empty, without};
 
 pub(super) fn run(case: &mut Fields) -> Result<(), String> {
-    // The cases over HTTP cover the server's responses.
+    // Ignore the server's responses, which the cases over HTTP cover.
     for member in ["kind", "apiVersion", "note", "method", "path"] {
         case.text(member)?;
     }

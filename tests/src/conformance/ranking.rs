@@ -1,7 +1,7 @@
-//! Cases of `ranking`: the pods to delete when there are too many.
+//! Cases of `ranking`: which pods to delete when there are too many.
 //!
-//! Besides the choice itself, everything recorded about the relation is recomputed: the pairs,
-//! whether the relation is an order, and the groups that every sort respects.
+//! In addition to the choice, everything that is recorded about the relation is recomputed: the
+//! pairs, whether the relation is an order, and the groups that every sort respects.
 
 use std::cmp::Ordering;
 
@@ -26,7 +26,7 @@ const PROFILES: [&str; 7] = [
 /// The recorded outputs.
 struct Recorded {
     rank: Vec<u32>,
-    /// Absent for more than 12 pods.
+    /// The recorded pairs; `None` if there are more than 12 pods.
     less: Option<Vec<Value>>,
     swo: bool,
     groups: Vec<usize>,
@@ -84,7 +84,7 @@ fn options(case: &mut Fields) -> Result<RankOptions, String> {
         logarithmic_scale_down: gates.flag("LogarithmicScaleDown")?,
     };
     gates.finish()?;
-    // The same instant in two forms. Only the fraction is easy to compare.
+    // The same instant in two forms. Only the fractions are easy to compare.
     let fraction = now
         .trim_end_matches('Z')
         .split_once('.')
@@ -101,7 +101,7 @@ fn options(case: &mut Fields) -> Result<RankOptions, String> {
     Ok(options)
 }
 
-/// Returns the ranking fields of the pods, and the number of active pods by the node numbers in
+/// Returns the ranking fields of the pods, and the number of active pods for each node number in
 /// these fields.
 fn ranked(pods: &[Pod], related: &[Pod]) -> (Vec<RankFields>, NodeCounts) {
     let mut names = vec!["".into()];
@@ -163,7 +163,7 @@ fn check_relation(
         expect_eq("less", &goes.iter().map(row_text).collect::<Vec<_>>(), less)?;
     }
 
-    // A relation is a strict weak order exactly if it compares the numbers of predecessors.
+    // A relation is a strict weak order if and only if it compares the numbers of predecessors.
     let before_it = |a: usize| goes.iter().filter(|row| row[a]).count();
     let behind_it = |a: usize| goes[a].iter().filter(|goes| **goes).count();
     let predecessors: Vec<usize> = (0..length).map(before_it).collect();
@@ -171,8 +171,8 @@ fn check_relation(
         (0..length).all(|a| (0..length).all(|b| goes[a][b] == (predecessors[a] < predecessors[b])));
     expect_eq("swo", &is_order, &recorded.swo)?;
 
-    // At a cut, everything in front is before everything behind. Then predecessors minus successors
-    // is smaller in front, so every cut is a prefix of this order.
+    // At a cut, every pod in front precedes every pod behind. The number of predecessors minus the
+    // number of successors is therefore smaller in front, so every cut is a prefix of this order.
     let mut order: Vec<usize> = (0..length).collect();
     order.sort_by_key(|a| predecessors[*a] as isize - behind_it(*a) as isize);
     let mut groups = vec![0; length];
@@ -189,7 +189,7 @@ fn check_relation(
     expect_eq("groups", &groups, &recorded.groups)
 }
 
-/// Checks that the recording is consistent, because the other checks rely on it.
+/// Checks that the recording is consistent, because the other checks depend on it.
 fn check_record(recorded: &Recorded, length: usize) -> Result<(), String> {
     let mut positions = recorded.sorted_order.clone();
     positions.sort_unstable();
@@ -212,7 +212,7 @@ fn check_record(recorded: &Recorded, length: usize) -> Result<(), String> {
     expect_eq("chosenUnique", &unique, &recorded.chosen_unique)
 }
 
-/// Checks the ranker's choice for both orders of input, and its full order.
+/// Checks the ranker's choice for both orders of the input, and its full order.
 fn check_choice(
     candidates: &[Candidate<'_>],
     counts: &NodeCounts,
@@ -257,8 +257,8 @@ fn check_choice(
     check_set("first of the full order", &order[..recorded.diff], recorded)
 }
 
-/// Checks that a set contains all groups before the cut and none after it, and equals the recorded
-/// set if that is unique.
+/// Checks that a set contains all groups before the cut and none after it. If the recorded set is
+/// the only possible one, the set must equal it.
 fn check_set(what: &str, ours: &[u32], recorded: &Recorded) -> Result<(), String> {
     let mut ours: Vec<usize> = ours.iter().map(|position| *position as usize).collect();
     ours.sort_unstable();

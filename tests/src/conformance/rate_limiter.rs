@@ -1,4 +1,4 @@
-//! Cases of `rate_limiter`: the same calls on three limiters.
+//! Cases of `rate_limiter`: the same calls to three limiters.
 
 use podstorm::intern::StrTable;
 use podstorm::limits::{BACKOFF_BASE_NS, BACKOFF_MAX_NS, RETRY_BURST, RETRY_QPS};

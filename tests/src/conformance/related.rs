@@ -1,4 +1,4 @@
-//! Cases of `related`: the pods that count for co-location, and the number of them on each pod's
+//! Cases of `related`: the pods that count for co-location, and how many of them are on each pod's
 //! node.
 
 use std::sync::Arc;

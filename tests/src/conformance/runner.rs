@@ -1,7 +1,7 @@
-//! Runs a folder of recorded cases: every `*.jsonl` and `*.jsonl.gz` in it, at any depth, with one
-//! case per line.
+//! Runs the recorded cases in a folder: in every `*.jsonl` and `*.jsonl.gz` file, at any depth,
+//! with one case per line.
 //!
-//! Cases are spread over threads and are independent, except for those of [`http`], which share a
+//! Cases are distributed among threads and are independent, except those of [`http`], which share a
 //! server. The report is in the order of files and lines, so it does not depend on the threads.
 
 use std::any::Any;
@@ -20,15 +20,16 @@ use super::{Run, deviations, http, run_case, runner_of};
 
 pub use super::files::read_cases;
 
-/// The time limit for a case, on each transport. No case takes a tenth of it on a busy machine.
+/// The time limit for a case on each transport. Even on a busy machine, no case takes a tenth of
+/// it.
 pub const LIMIT: Duration = Duration::from_secs(60);
 
 /// Options of a run.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Restricts the run to some cases of one subject.
+    /// Restricts the run to some cases of one subject; `None` runs all cases.
     pub only: Option<Only>,
-    /// The time limit for a case, on each transport.
+    /// The time limit for a case on each transport.
     pub limit: Duration,
 }
 
@@ -44,35 +45,35 @@ impl Default for Options {
 /// The result of one file.
 #[derive(Clone, Debug, Default)]
 pub struct FileReport {
-    /// The path of the file below the folder.
+    /// The path of the file, relative to the folder.
     pub name: String,
-    /// The subject of its cases.
+    /// The subject of the file's cases.
     pub subject: String,
     /// The number of selected cases in the file.
     pub total: usize,
-    /// The unexpected outcomes, in file order: cases that differ from the recording, and listed
-    /// [deviations] that do not differ.
+    /// The unexpected outcomes, in the order of the file: cases that differ from their recording,
+    /// and listed [deviations] that do not differ.
     pub failures: Vec<Failure>,
     /// The cases that differ as listed in the deviations.
     pub deviations: Vec<Failure>,
-    /// The reason why its cases are not run here, if there is one.
+    /// The reason why the file's cases are not run here; `None` if they are.
     pub left_out: Option<LeftOut>,
-    /// The number of passed cases by transport, if there are several.
+    /// The number of passed cases by transport, if there are several transports.
     pub ways: Vec<(&'static str, usize)>,
-    /// The categories of these cases, by name.
+    /// The counts of the file's cases by category.
     pub categories: BTreeMap<String, CaseCounts>,
 }
 
 /// The reason why the cases of a file are not run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LeftOut {
-    /// They need an external program; this command runs them.
+    /// The cases need an external program; this command runs them.
     RunBy(&'static str),
     /// The subject is unknown.
     Unknown,
 }
 
-/// A number of cases, and how many of them agree with their recording.
+/// A number of cases, and the number of those that agree with their recording.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CaseCounts {
     /// The number of cases that agree.
@@ -81,16 +82,16 @@ pub struct CaseCounts {
     pub total: usize,
 }
 
-/// A case that differs from its recording.
+/// A case that differs from its recording, or a listed deviation that does not.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure {
-    /// The `id` of the case, or `line N` if it has none.
+    /// The `id` of the case, or `line N` if the case has none.
     pub id: String,
     /// The differences, in the order in which they were found.
     pub differences: Differences,
 }
 
-/// A selection of cases: those of one subject with a prefix of the id.
+/// A selection of cases: those of one subject whose ids have a prefix.
 #[derive(Clone, Debug)]
 pub struct Only {
     /// The subject.
@@ -105,7 +106,7 @@ struct Ended {
     outcome: Result<(), Differences>,
 }
 
-/// The lines of a file with cases, and their numbers.
+/// The lines of a file that contain cases, with their numbers.
 type Lines = Arc<Vec<(usize, String)>>;
 
 impl FileReport {
@@ -115,11 +116,11 @@ impl FileReport {
     }
 }
 
-/// Runs every case of every file in `folder`, at any depth, or only the selected ones.
+/// Runs the cases in all files in `folder`, at any depth, or only the selected ones.
 ///
 /// # Errors
-/// The folder or a file is unreadable or empty, or no case is selected. Differences are not errors;
-/// the reports contain them.
+/// Fails if the folder or a file is unreadable or empty, or if no case is selected. Differences are
+/// not errors; the reports contain them.
 pub fn run_folder(folder: &Path, options: &Options) -> Result<Vec<FileReport>, String> {
     let mut files = find(folder)?;
     if let Some(Only { subject, .. }) = &options.only {
@@ -171,7 +172,7 @@ fn run_file(file: &CaseFile, options: &Options) -> Result<FileReport, String> {
     })
 }
 
-/// Runs the cases of a file. The report lacks the file's name.
+/// Runs the cases of a file. The name in the report is still missing.
 fn run_lines(subject: &str, lines: &Lines, options: &Options) -> FileReport {
     let mut report = FileReport::default();
     let ended = match runner_of(subject) {
@@ -266,7 +267,7 @@ fn is_asked(only: Option<&Only>, id: &str) -> bool {
     only.is_none_or(|only| id.starts_with(&only.id))
 }
 
-/// Returns the id of the case in a line, or the line number, and the case without its id.
+/// Returns the id of the case in a line (or the number of the line), and the case without its id.
 fn parse(line: usize, text: &str) -> (String, Result<Value, String>) {
     let number = format!("line {line}");
     let mut case: Value = match serde_json::from_str(text) {

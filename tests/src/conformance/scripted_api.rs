@@ -27,19 +27,19 @@ pub(super) struct Api {
     creates_called: usize,
     creates_succeeded: u64,
     puts_called: usize,
-    /// The object that the next status write must be based on.
+    /// The object on which the next status write must be based.
     base: Option<Arc<ReplicaSet>>,
     requests: Vec<Value>,
 }
 
-/// The recorded answers to the reads of a workload, of which the last one repeats.
+/// The recorded answers to reads of a workload. The last answer repeats.
 pub(super) struct ScriptedGets {
     answers: Vec<Value>,
     called: usize,
 }
 
 impl ScriptedGets {
-    /// Takes the answers from the script of a case.
+    /// Takes the answers out of the script of a case.
     pub(super) fn take(script: &mut Fields) -> Result<ScriptedGets, String> {
         Ok(ScriptedGets {
             answers: script.list("parentGets")?,
@@ -47,7 +47,7 @@ impl ScriptedGets {
         })
     }
 
-    /// Merges the next answer into the live object, or returns the error that it is.
+    /// Merges the next answer into the live object, or returns the error if the answer is one.
     pub(super) fn next(&mut self, mut live: Value) -> Result<Result<Value, ApiError>, String> {
         let get = self.answers.get(self.called).or(self.answers.last());
         self.called += 1;
@@ -105,7 +105,7 @@ impl Api {
         Ok(api)
     }
 
-    /// Answers a batch: creates in index order, deletes in name order.
+    /// Answers a batch: creates in the order of indexes, deletes in the order of names.
     pub(super) fn answer_all(&mut self, driver: &mut Driver<ReplicaSetSync>) -> Result<(), String> {
         let requests = driver.sync.requests().to_vec();
         let mut order: Vec<usize> = (0..requests.len()).collect();
@@ -250,7 +250,7 @@ impl Api {
             .base
             .as_ref()
             .ok_or("a status write without a workload")?;
-        // A ReplicationController is sent as such, with an absent template as an empty one.
+        // A ReplicationController is sent as such; an absent template becomes an empty one.
         let sent_as = |set: &ReplicaSet| match ReplicationController::from_replica_set(set) {
             Ok(controller) if self.kind == Kind::REPLICATION_CONTROLLER => {
                 controller.to_replica_set().spec
@@ -287,7 +287,7 @@ impl Api {
         Ok(Answer::Object(Arc::new(updated)))
     }
 
-    /// Returns the requests. Patches of one kind are in the order of names, as recorded.
+    /// Returns the requests. Patches of the same type are sorted by name, as in the recordings.
     pub(super) fn into_requests(mut self) -> Vec<Value> {
         let is_release = |request: &Value| request.to_string().contains("$patch");
         for run in self.requests.chunk_by_mut(|a, b| {
@@ -316,7 +316,7 @@ pub(super) fn api_error(value: &Value) -> Result<ApiError, String> {
         fields.text("message")?,
     );
     for cause in fields.list("causes")? {
-        // Some recordings have only the type.
+        // Some recordings contain only the type of the cause.
         if let Value::String(reason) = cause {
             error = error.with_cause(Cause {
                 reason,
@@ -346,7 +346,7 @@ mod tests {
     use super::*;
     use crate::requests::{furnish, samples};
 
-    /// Every request that the controller never makes is an error.
+    /// A request that the controller never sends is an error.
     #[test]
     fn a_request_without_a_recording_is_an_error() {
         let cluster = Arc::new(Cluster::new(ClusterOptions::default()));

@@ -1,4 +1,4 @@
-//! Cases of `selector`: conversion and matching.
+//! Cases of `selector`: conversion of selectors, and matching.
 
 use podstorm::object::{LabelSelector, Labels, Selector};
 use serde_json::Value;
@@ -25,7 +25,7 @@ pub(super) fn run(case: &mut Fields) -> Result<(), String> {
             &0,
         );
     };
-    // Every selector except "matches nothing" has an equivalent string form.
+    // Every selector except the one that matches nothing has an equivalent string.
     let reread = match &selector {
         None => Selector::nothing(),
         Some(_) => Selector::parse(&compiled.to_string()).map_err(|error| error.to_string())?,

@@ -1,5 +1,5 @@
-//! Code that the cases of handlers and of whole syncs share: decoding objects, draining the queue,
-//! and the read-your-writes records.
+//! Code shared by the cases of handlers and of whole syncs: decoding of objects, draining of the
+//! queue, and read-your-writes records.
 
 use std::sync::Arc;
 
@@ -22,7 +22,7 @@ impl Transport for Flight {
     }
 }
 
-/// Returns the kind of a case's workloads.
+/// Returns the kind of the workloads in a case.
 pub(super) fn workload_kind(text: &str) -> Result<Kind, String> {
     match text {
         "ReplicaSet" => Ok(Kind::REPLICA_SET),
@@ -71,14 +71,14 @@ pub(super) fn drain_delayed(controller: &Controller, now_ns: i64) -> Vec<Value> 
     delayed
 }
 
-/// Returns the key of an owner, which recordings write with a slash even if the namespace is empty.
+/// Returns the key of an owner. Recordings write it with a slash, even if the namespace is empty.
 pub(super) fn owner_key(controller: &Controller, owner: &str) -> KeyId {
     let (namespace, name) = owner.split_once('/').unwrap_or(("", owner));
     controller.owners().intern(namespace, name)
 }
 
-/// Returns the stored expectations of a key in the form of the cases. Expected deletions in the
-/// key's own namespace have only a name.
+/// Returns the stored expectations of a key, in the form of the cases. Expected deletions in the
+/// namespace of the key have only a name.
 pub(super) fn expectations_of(controller: &Controller, key: &str, now_ns: i64) -> Value {
     let Ok((namespace, name)) = podstorm::replicaset::parse_key(key) else {
         return json!(
@@ -110,7 +110,7 @@ pub(super) fn expectations_of(controller: &Controller, key: &str, now_ns: i64) -
     })
 }
 
-/// Converts a recorded `namespace/name` to the name of an expected deletion.
+/// Converts a recorded `namespace/name` to the name that an expected deletion has.
 pub(super) fn waited_name(workload_namespace: &str, key: &str) -> String {
     match key.split_once('/') {
         Some((namespace, name)) if namespace == workload_namespace => name.to_owned(),

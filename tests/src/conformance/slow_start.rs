@@ -1,4 +1,4 @@
-//! Cases of `slow_start`: the batches of one series of calls, some of which fail.
+//! Cases of `slow_start`: the batches of a series of calls, some of which fail.
 
 use podstorm::slow_start::SlowStart;
 use serde_json::json;

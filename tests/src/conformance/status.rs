@@ -1,5 +1,5 @@
-//! Cases of `status`: the computed status, whether and how it is written, and the next availability
-//! check.
+//! Cases of `status`: the computed status, whether and how it is written, and when availability is
+//! checked next.
 
 use podstorm::object::{Kind, Pod, ReplicaSet, Time};
 use podstorm::replicaset::reconcile::{
@@ -42,7 +42,7 @@ pub(super) fn run(case: &mut Fields) -> Result<(), String> {
     write(case, &workload, status)
 }
 
-/// Writes the status with one retry, as the sync does.
+/// Writes the status and retries once, as the sync does.
 fn write(
     case: &mut Fields,
     workload: &ReplicaSet,
@@ -50,7 +50,7 @@ fn write(
 ) -> Result<(), String> {
     let mut results = case.list("updateResults")?.into_iter();
     let get_fails = case.flag("getFails")?;
-    // The generation of the reread object never reaches the status.
+    // Ignore the generation of the object that is read again: it never reaches the status.
     case.opt_int("freshGeneration")?;
     let mut writes = Vec::new();
     let mut gets = 0;

@@ -20,13 +20,13 @@ use super::shared::{
 };
 use super::{Fields, expect_eq, expect_same_json};
 
-/// The monotonic time of a sync: late enough for expired expectations.
+/// The monotonic time of a sync: so late that earlier expectations have expired.
 const MONO_NS: i64 = 1_000_000_000_000_000;
 
 /// Runs one case.
 pub(super) fn run(case: &mut Fields) -> Result<(), String> {
     let mut out = case.object("out")?;
-    // The origin of the case, and another form of `nowUnixNano`.
+    // Ignore the origin of the case, and another form of `nowUnixNano`.
     case.text("category")?;
     case.text("now")?;
     let inputs = case.rest();
@@ -48,20 +48,20 @@ pub(super) struct Run {
     error: Option<(String, String, Vec<String>)>,
     expectations: Value,
     added_after: Vec<Value>,
-    /// The controller with its read-your-writes records; absent if the key was refused.
+    /// The controller with its read-your-writes records; `None` if the key was rejected.
     controller: Option<Arc<Controller>>,
     pub(super) age_ratios: (u64, f64),
 }
 
 impl Run {
-    /// Returns the text of the error of creating or deleting, if there was one.
+    /// Returns the error text of a failed create or delete; `None` if there was no such error.
     pub(super) fn create_error(&self) -> Option<String> {
         let (class, text, _) = self.error.as_ref()?;
         (class == "create" || class == "delete").then(|| text.clone())
     }
 }
 
-/// Runs the inputs of a case. Every member must be known.
+/// Runs a case with these inputs. Every member must be known.
 pub(super) fn run_scripted(inputs: Value) -> Result<Run, String> {
     let mut case = Fields::new(inputs, "case")?;
     let kind = workload_kind(&case.text("kind")?)?;
@@ -168,7 +168,7 @@ pub(super) fn run_scripted(inputs: Value) -> Result<Run, String> {
     })
 }
 
-/// A transport for cases that answer a batch as a whole.
+/// A transport that leaves requests unanswered, for cases that answer whole batches.
 struct AnswersLater;
 
 impl Transport for AnswersLater {
@@ -271,7 +271,7 @@ fn class_text(class: SyncErrorClass, details: &[String]) -> &'static str {
     }
 }
 
-/// Compares a run with the recorded outputs, and reads every member of them.
+/// Compares a run with the recorded outputs. Reads every member of the outputs.
 fn compare(run: Run, out: &mut Fields) -> Result<(), String> {
     compare_error(&run, out)?;
     let recorded = out.list("requests")?;
@@ -350,7 +350,7 @@ fn compare_error(run: &Run, out: &mut Fields) -> Result<(), String> {
 }
 
 /// Compares the read-your-writes records with the recorded ones: for each owner, the newest written
-/// version of each kind is kept. A postponed sync leaves the records as they were.
+/// version of each kind. A postponed sync does not change the records.
 fn compare_records(
     controller: Option<&Controller>,
     out: &mut Fields,

@@ -74,7 +74,7 @@ impl Harness {
     }
 }
 
-/// Decodes a Job like a server without a Rust type for it.
+/// Decodes a Job as a server does that has no Rust type for Jobs.
 fn job(value: Value) -> Result<AnyObject, String> {
     let job = DynamicObject::from_json(Kind::JOB, value);
     let job = job.map_err(|error| format!("job: {error}"))?;
@@ -89,7 +89,7 @@ pub(super) fn handlers(case: &mut Fields) -> Result<(), String> {
     match case.text("op")?.as_str() {
         "jobAdd" => {}
         "jobUpdate" => {
-            // The previous state does not matter.
+            // The previous state is irrelevant.
             let mut old = object.clone();
             old["status"] = Value::Null;
             harness.put(old, now)?;
@@ -102,7 +102,7 @@ pub(super) fn handlers(case: &mut Fields) -> Result<(), String> {
     out.finish()?;
     harness.put(object.clone(), now)?;
     expect_eq("queue", &harness.drain(0), &queue)?;
-    // A resync updates each object with itself, and so does a list of the same objects.
+    // A resync updates each object to itself, and so does a list of the same objects.
     harness.jobs.resync(now);
     expect_eq("queue after a resync", &harness.drain(0), &queue)?;
     harness.jobs.replace(vec![job(object)?], &1.into(), now);
@@ -111,7 +111,7 @@ pub(super) fn handlers(case: &mut Fields) -> Result<(), String> {
 
 /// Runs one case of `ttl_sync`: one whole sync with a scripted API.
 pub(super) fn sync(case: &mut Fields) -> Result<(), String> {
-    // The origin of the case, and another form of `nowUnixNano`.
+    // Ignore the origin of the case, and another form of `nowUnixNano`.
     case.text("category")?;
     case.text("now")?;
     let now = Now {
@@ -136,7 +136,7 @@ pub(super) fn sync(case: &mut Fields) -> Result<(), String> {
     let (namespace, name) = match parse_key(&key) {
         Ok(names) => names,
         Err(error) => {
-            // Keys consist of names here, so a key that can't be split never reaches a sync.
+            // Keys consist of names here, so an invalid key never reaches a sync.
             return out.is(json!({"error": error.to_string()}));
         }
     };
@@ -155,8 +155,8 @@ pub(super) fn sync(case: &mut Fields) -> Result<(), String> {
     }))
 }
 
-/// Runs the sync of a key like a worker, and returns the text of its error. The keys that the sync
-/// has postponed remain in the queue.
+/// Runs the sync of a key like a worker, and returns the text of the error. Keys that the sync has
+/// postponed remain in the queue.
 fn run(
     harness: &Harness,
     key: podstorm::intern::KeyId,
@@ -164,7 +164,7 @@ fn run(
     api: &mut Api,
 ) -> Result<Option<String>, String> {
     let (controller, queue) = (&harness.controller, harness.controller.queue());
-    // An earlier failure, which a successful sync forgets.
+    // The key has failed earlier; a successful sync makes the queue forget the failure.
     queue.add_rate_limited(key, 0);
     harness.drain_delayed(0);
     queue.add(key, now.mono_ns);
@@ -195,7 +195,7 @@ fn run(
         &(if error.is_some() { 2 } else { 0 }),
     )?;
     if error.is_some() {
-        // Remove the retry of the failure, so that only postponed keys remain.
+        // Remove the retry after the failure, so that only postponed keys remain.
         let retries = harness.drain_delayed(now.mono_ns);
         expect_eq("retries", &retries.len(), &1)?;
     }
@@ -285,7 +285,7 @@ mod tests {
     use super::*;
     use crate::requests::{furnish, samples};
 
-    /// Every request that the controller never makes is an error.
+    /// A request that the controller never sends is an error.
     #[test]
     fn a_request_without_a_recording_is_an_error() {
         let cluster = Cluster::new(ClusterOptions::default());

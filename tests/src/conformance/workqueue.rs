@@ -1,4 +1,4 @@
-//! Cases of `workqueue`: operations on one rate-limiting queue with a manual clock.
+//! Cases of `workqueue`: operations on a rate-limiting queue with a manual clock.
 
 use podstorm::intern::StrTable;
 use podstorm::workqueue::{RateLimitingQueue, Take};
@@ -17,7 +17,7 @@ struct Harness {
     ids: StrTable,
     queue: RateLimitingQueue<u32>,
     now_ns: i64,
-    /// Whether a requested drain has returned; absent if none was requested.
+    /// Whether the requested drain has returned; `None` if no drain was requested.
     drain: Option<bool>,
 }
 
@@ -63,7 +63,7 @@ impl Harness {
             }
             other => return Err(format!("unknown op {other:?}")),
         }
-        // A drain that has returned stays returned.
+        // Once a drain has returned, it remains so.
         self.drain = self
             .drain
             .map(|returned| returned || self.queue.drain_complete());
@@ -82,7 +82,7 @@ impl Harness {
         )
     }
 
-    /// Advances the clock, and stops at each due time.
+    /// Advances the clock, and stops at each time at which a key is due.
     fn advance(&mut self, nanos: i64) {
         let until_ns = self.now_ns + nanos;
         while let Some(due_ns) = self.queue.next_due().filter(|&due_ns| due_ns <= until_ns) {

@@ -1,4 +1,4 @@
-//! Server-side applies by several managers, one after another.
+//! Server-side applies by several managers, one after the other.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -24,14 +24,15 @@ pub(super) const APPLIES: Target = Target {
 /// The maximum number of applies in one input.
 const APPLIES_MAX: usize = 8;
 
-/// Runs lines of `MANAGER CONFIGURATION` against one Deployment. `MANAGER!` forces conflicts.
-/// Returns whether all were accepted.
+/// Applies each line `MANAGER CONFIGURATION` to one Deployment. `MANAGER!` forces conflicts.
+/// Returns whether all applies were accepted.
 fn applies(data: &[u8]) -> bool {
     let Ok(text) = std::str::from_utf8(data) else {
         return false;
     };
     let cluster = Arc::new(Cluster::new(ClusterOptions::default()));
-    // Each request is one second later than the previous one, because times are whole seconds.
+    // Each request is one second later than the previous one, because times in objects are whole
+    // seconds.
     let seconds = AtomicI64::new(0);
     let clock: Clock = Arc::new(move || {
         let ns = seconds.fetch_add(1, Ordering::Relaxed) * 1_000_000_000;
@@ -97,8 +98,8 @@ async fn apply(server: &ApiServer, manager: &str, config: &str) -> bool {
     true
 }
 
-/// Asserts that the keys in owned fields exist in the object. A member may be missing because it
-/// was null.
+/// Asserts that the keys of owned fields exist in the object. A member may be missing if it was
+/// null.
 fn assert_present(fields: &Value, object: &Value, owner: &Value) {
     for (step, below) in fields.as_object().into_iter().flatten() {
         let found = match step.split_at_checked(2) {

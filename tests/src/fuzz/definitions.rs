@@ -1,4 +1,4 @@
-//! Custom resource definitions with any schema, and an object of the defined kind.
+//! CustomResourceDefinitions with arbitrary schemas, and an object of the defined kind.
 
 use podstorm_apiserver::limits;
 use serde_json::{Value, json};

@@ -45,8 +45,8 @@ fn list(data: &[u8]) -> bool {
     })
 }
 
-/// Reports whether a pod has the fields. Evaluates them one by one; a backslash escapes the next
-/// character.
+/// Reports whether a pod matches a field selector. Evaluates the requirements one by one; a
+/// backslash escapes the next character.
 fn holds(text: &str, pod: &Value) -> bool {
     let mut parts = vec![String::new()];
     let mut characters = text.chars();

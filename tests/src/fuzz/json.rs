@@ -1,4 +1,4 @@
-//! JSON parsing without a tree, compared with `serde_json`'s tree.
+//! JSON parsing without a tree of values, compared with the tree of `serde_json`.
 
 use podstorm::object::json::{Tape, Writer};
 use serde_json::Value;

@@ -1,4 +1,4 @@
-//! Objects from outside: manifest files written by people, and single objects as JSON.
+//! Objects from outside: manifest files that people write, and single objects as JSON.
 
 use std::path::PathBuf;
 

@@ -1,9 +1,9 @@
-//! Fuzz targets for all code that reads text or bytes from outside. Each one checks more than the
-//! absence of panics.
+//! Fuzz targets for all code that reads text or bytes from outside. Each target checks more than
+//! the absence of panics.
 //!
 //! A target is a function of bytes that panics if its claim does not hold. `cargo test` runs each
-//! target on its corpus (`tests/fuzz/corpus/TARGET/`) and some thousand mutations of it, always the
-//! same ones. libFuzzer does the long runs: `tests/fuzz/libfuzzer` calls the same functions.
+//! target on its corpus (`tests/fuzz/corpus/TARGET/`) and on some thousand mutations of it, which
+//! are always the same. Long runs use libFuzzer: `tests/fuzz/libfuzzer` calls the same functions.
 
 mod applies;
 mod definitions;
@@ -29,9 +29,9 @@ pub use mutate::Mutator;
 pub struct Target {
     /// The name of the target and of its corpus.
     pub name: &'static str,
-    /// The property that holds for every input.
+    /// The property that must hold for every input.
     pub claim: &'static str,
-    /// Runs the target on any bytes and returns whether they were accepted. Panics if the claim
+    /// Runs the target on arbitrary bytes and returns whether it accepted them. Panics if the claim
     /// does not hold.
     pub run: fn(&[u8]) -> bool,
     /// The number of mutations in `cargo test`, chosen so that each target takes about half a
@@ -60,15 +60,15 @@ pub const TARGETS: [Target; 16] = [
 ];
 
 impl Target {
-    /// Returns the target with a name.
+    /// Returns the target with this name; `None` if there is none.
     pub fn by_name(name: &str) -> Option<Target> {
         TARGETS.into_iter().find(|target| target.name == name)
     }
 
-    /// Returns the files of the target's corpus, ordered by name.
+    /// Returns the contents of the files in the target's corpus, ordered by the names of the files.
     ///
     /// # Errors
-    /// A file or the folder is unreadable.
+    /// Fails if a file or the folder is unreadable.
     pub fn corpus(&self) -> io::Result<Vec<Vec<u8>>> {
         let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("fuzz/corpus");
         let entries = fs::read_dir(folder.join(self.name))?;

@@ -4,7 +4,7 @@
 use fastrand::Rng;
 use serde_json::Value;
 
-/// Bytes with a meaning to some parser, and boundary numbers.
+/// Bytes that have a meaning in some parser, and boundary numbers.
 const PARTS: [&[u8]; 24] = [
     b"{",
     b"}",
@@ -32,7 +32,7 @@ const PARTS: [&[u8]; 24] = [
     b"*a",
 ];
 
-/// A generator of inputs from a seed.
+/// A generator of inputs from a corpus and a seed.
 #[derive(Debug)]
 pub struct Mutator<'a> {
     corpus: &'a [Vec<u8>],
@@ -40,7 +40,7 @@ pub struct Mutator<'a> {
 }
 
 impl<'a> Mutator<'a> {
-    /// Creates a mutator of a corpus, which must not be empty.
+    /// Creates a mutator for a corpus, which must not be empty.
     pub fn new(seed: u64, corpus: &'a [Vec<u8>]) -> Mutator<'a> {
         Mutator {
             corpus,
@@ -81,7 +81,7 @@ impl<'a> Mutator<'a> {
         let at = replaced.start;
         match self.random.u8(..8) {
             0 if at < input.len() => input[at] ^= 1 << self.random.u8(..8),
-            // Replace a digit, which keeps most documents readable.
+            // Replace a digit: most documents remain readable.
             6 | 7 => {
                 if let Some(digit) = input[at..].iter_mut().find(|byte| byte.is_ascii_digit()) {
                     *digit = self.random.u8(b'0'..=b'9');

@@ -1,6 +1,6 @@
-//! Merge patches compared with a simple merge, strategic merge patches compared with the same where
-//! they agree, and both through the server. Also JSON patches, and the depth and size of the
-//! documents that each type produces.
+//! Merge patches, compared with a simple merge; strategic merge patches, compared with the same
+//! merge where the two types agree; and both through the server. Also JSON patches, and the depth
+//! and size of the documents that each type produces.
 
 use podstorm::object::{Kind, Map, Now, Object, Pod, Resource};
 use podstorm_apiserver::schemas::schema_of_kind;
@@ -62,7 +62,7 @@ fn run(data: &[u8]) -> bool {
     through_the_server(patch)
 }
 
-/// Applies a JSON patch to any document. Returns whether it was carried out.
+/// Applies a JSON patch to any document. Returns whether the patch was applied.
 fn operations(mut document: Value, patch: Vec<Value>) -> bool {
     let operations: Option<Vec<Map>> = patch
         .into_iter()
@@ -77,8 +77,8 @@ fn operations(mut document: Value, patch: Vec<Value>) -> bool {
     is_applied
 }
 
-/// Applies a patch and asserts that the result can be stored and read back. Returns whether it was
-/// carried out.
+/// Applies a patch, and asserts that the result can be stored and read back. Returns whether the
+/// patch was applied.
 fn is_within_limits(patch: &Patch, document: &mut Value) -> bool {
     let is_applied = patch.apply(Kind::POD, document).is_ok();
     if is_applied {
@@ -89,7 +89,7 @@ fn is_within_limits(patch: &Patch, document: &mut Value) -> bool {
     is_applied
 }
 
-/// Applies a merge patch literally as in RFC 7386.
+/// Applies a merge patch exactly as RFC 7386 describes.
 fn plain_merge(target: Value, patch: &Value) -> Value {
     let Value::Object(patch) = patch else {
         return patch.clone();
@@ -118,7 +118,7 @@ fn is_plain(value: &Value) -> bool {
     }
 }
 
-/// Reports whether a value has a directive that is checked only when there is something to merge
+/// Reports whether a value has a directive that is checked only if there is something to merge
 /// with.
 fn orders(value: &Value) -> bool {
     match value {
@@ -131,7 +131,7 @@ fn orders(value: &Value) -> bool {
 }
 
 /// Reports whether the entries of lists have stable keys. Adding an entry removes nulls and
-/// directives within its key, upstream too, so such an entry is added again each time.
+/// directives within its key (in upstream, too), so such an entry is added again each time.
 fn names_entries(value: &Value, in_list: bool) -> bool {
     match value {
         Value::Null => !in_list,
@@ -144,7 +144,7 @@ fn names_entries(value: &Value, in_list: bool) -> bool {
     }
 }
 
-/// The keys of list entries.
+/// The members that identify list entries.
 const KEYS: [&str; 8] = [
     "uid",
     "name",
@@ -156,7 +156,7 @@ const KEYS: [&str; 8] = [
     "type",
 ];
 
-/// Reports whether no list has two entries with an equal key, as in stored objects.
+/// Reports whether no list has two entries with equal keys, as in stored objects.
 fn has_keyed_lists(value: &Value) -> bool {
     match value {
         Value::Array(items) => {
@@ -177,8 +177,8 @@ fn has_keyed_lists(value: &Value) -> bool {
     }
 }
 
-/// Applies the patch to a pod in both ways and asserts that an accepted result can be read back.
-/// Returns whether one was accepted.
+/// Applies the patch to a pod as both types, and asserts that an accepted result can be read back.
+/// Returns whether the server accepted either.
 fn through_the_server(patch: Map) -> bool {
     let cluster = Cluster::new(ClusterOptions::default());
     let namespace =

@@ -1,4 +1,4 @@
-//! Requests to the API server as they arrive on a connection, and bodies in protobuf.
+//! Requests to the API server, as they arrive on a connection, and bodies in protobuf.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -31,11 +31,11 @@ pub(super) const PROTOBUF: Target = Target {
     runs: 2_000,
 };
 
-/// The maximum number of frames to read of an endless response, such as a watch.
+/// The maximum number of frames to read from an endless response, such as a watch.
 const FRAMES_MAX: usize = 1_000;
 
-/// The objects that exist before the fuzzed request: a namespace and a ConfigMap, created through
-/// the API.
+/// The objects that are created through the API before the fuzzed request: a namespace and a
+/// ConfigMap.
 const BEFORE: [(&str, &str); 2] = [
     ("/api/v1/namespaces", r#"{"metadata": {"name": "default"}}"#),
     (
@@ -44,7 +44,7 @@ const BEFORE: [(&str, &str); 2] = [
     ),
 ];
 
-/// Runs an input of `METHOD PATH`, header lines, an empty line and a body. Returns whether the
+/// Runs an input: `METHOD PATH`, header lines, an empty line, and a body. Returns whether the
 /// server accepted the request.
 fn request(data: &[u8]) -> bool {
     let Some(request) = read(data) else {
@@ -77,7 +77,7 @@ fn request(data: &[u8]) -> bool {
     })
 }
 
-/// Returns the runtime for calls of the server.
+/// Returns a runtime for calls to the server.
 pub(super) fn runtime() -> Runtime {
     let runtime = Builder::new_current_thread().enable_time().build();
     runtime.expect("a runtime without its own threads starts")
@@ -92,7 +92,7 @@ pub(super) async fn with_default_namespace() -> ApiServer {
     server
 }
 
-/// Sends a request with a body.
+/// Sends a request with a body, and returns the response.
 pub(super) async fn send(
     server: &ApiServer,
     request: http::request::Builder,
@@ -103,7 +103,8 @@ pub(super) async fn send(
     answer.expect("no fault is armed")
 }
 
-/// Sends a request with a JSON body or none. Returns the code and the JSON of the response.
+/// Sends a request with a JSON body or without a body. Returns the status code and the JSON of the
+/// response.
 pub(super) async fn ask(
     server: &ApiServer,
     method: &str,
@@ -124,7 +125,7 @@ pub(super) async fn ask(
     (code, answer.expect("the response is JSON"))
 }
 
-/// Parses the request, if a connection could deliver it.
+/// Parses the request; `None` if a connection could not deliver it.
 fn read(data: &[u8]) -> Option<Request<Full<Bytes>>> {
     let end = data.windows(2).position(|bytes| bytes == b"\n\n");
     let (head, body) = data.split_at(end.unwrap_or(data.len()));
@@ -155,7 +156,7 @@ fn all(body: Body) -> Vec<u8> {
     bytes
 }
 
-/// The prefixes of messages for client mistakes to which Kubernetes responds with a 500.
+/// The prefixes of the messages about client errors for which Kubernetes responds with a 500.
 const SERVER_ERRORS: [&str; 16] = [
     "failed to convert new object",
     "resourceVersion should not be set on objects to be created",
@@ -176,11 +177,11 @@ const SERVER_ERRORS: [&str; 16] = [
 ];
 
 fn assert_is_status(code: u16, text: &[u8]) {
-    // The path of an unserved group does not belong to the API.
+    // The path of a group that is not served does not belong to the API.
     if code == 404 && text == b"404 page not found\n" {
         return;
     }
-    // The client has requested YAML.
+    // The client requested YAML.
     let Ok(status) = serde_json::from_slice::<Value>(text) else {
         let text = String::from_utf8_lossy(text);
         assert!(text.contains("kind: Status"), "{code}: {text}");
@@ -191,7 +192,7 @@ fn assert_is_status(code: u16, text: &[u8]) {
     assert_eq!(status["code"], code, "{status}");
     let message = status["message"].as_str().unwrap_or("");
     assert!(!message.is_empty(), "{status}");
-    // A 504 is for a version in the future.
+    // A 504 is the response to a version in the future.
     let is_known = SERVER_ERRORS.iter().any(|known| message.starts_with(known));
     let is_known = code == 504 || is_known;
     assert!(code < 500 || is_known, "{status}");
@@ -209,15 +210,15 @@ fn body(data: &[u8]) -> bool {
         let text = object.get(member).and_then(Value::as_str);
         assert!(text.is_some_and(|text| !text.is_empty()), "{object:?}");
     }
-    // Append field 500 of the envelope, a number.
+    // Append the number field 500 to the envelope.
     let longer = [data, &[0xa0, 0x1f, 7]].concat();
     assert_eq!(protobuf::decode(&longer).as_ref(), Ok(&object));
     there_and_back(data, &object);
     true
 }
 
-/// Creates an object from its protobuf body. If the server stores it, its protobuf and JSON forms
-/// must agree.
+/// Creates an object from its protobuf body. If the server stores the object, its forms in protobuf
+/// and JSON must agree.
 fn there_and_back(data: &[u8], object: &Map<String, Value>) {
     let text = |value: Option<&Value>| value.and_then(Value::as_str).unwrap_or("").to_owned();
     let kind = kind_named(&text(object.get("kind")));
@@ -271,7 +272,8 @@ fn there_and_back(data: &[u8], object: &Map<String, Value>) {
 
 const PROTOBUF_TYPE: &str = "application/vnd.kubernetes.protobuf";
 
-/// Removes empty values from a document: protobuf does not distinguish them from missing ones.
+/// Removes empty values from a document, because protobuf does not distinguish them from absent
+/// ones.
 fn said(value: Value) -> Value {
     let is_empty = |value: &Value| match value {
         Value::Null | Value::Bool(false) => true,

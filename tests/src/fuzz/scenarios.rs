@@ -26,7 +26,7 @@ fn run(data: &[u8]) -> bool {
         Ok(again) => assert_eq!(again, scenario, "written as\n{written}"),
         Err(error) => panic!("{error}\nin the written form:\n{written}"),
     }
-    // Accepted or refused, TOML must not panic.
+    // TOML may be accepted or rejected, but must not panic.
     let _toml = Scenario::from_toml(&text, "input");
     true
 }

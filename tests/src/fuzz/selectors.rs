@@ -1,4 +1,4 @@
-//! Label selectors, as text and as JSON, compared with a literal evaluation.
+//! Label selectors, as strings and as JSON, compared with a literal evaluation.
 
 use podstorm::object::{Kind, LabelSelector, Labels, ReplicaSet, Resource, Selector};
 use serde_json::{Value, json};
@@ -92,7 +92,7 @@ fn holds(requirements: &[Requirement], labels: &Labels) -> bool {
     requirements.iter().all(|one| one.holds(labels))
 }
 
-/// A requirement that is evaluated literally.
+/// A requirement, for literal evaluation.
 #[derive(Debug)]
 struct Requirement {
     key: String,
@@ -144,7 +144,7 @@ fn literally(selector: &LabelSelector) -> Vec<Requirement> {
     all
 }
 
-/// Parses the canonical form, which has spaces only around the operators of sets.
+/// Parses the canonical form, in which spaces occur only around the operators of sets.
 fn read_canonical(text: &str) -> Vec<Requirement> {
     let (mut parts, mut depth, mut from) = (Vec::new(), 0, 0);
     for (at, char) in text.char_indices() {
@@ -189,8 +189,8 @@ fn read_canonical(text: &str) -> Vec<Requirement> {
 }
 
 /// Returns label sets close to the requirements: no labels; each mentioned value and one other
-/// value, alone and with the first values of all other keys; and many labels, which are matched by
-/// different code.
+/// value, both without further keys and with the first values of all other keys; and many labels,
+/// which different code matches.
 fn label_sets(requirements: &[Requirement]) -> Vec<Labels> {
     let mut sets = vec![Labels::default()];
     let mut all: Vec<(String, String)> = Vec::new();

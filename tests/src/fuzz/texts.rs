@@ -1,5 +1,5 @@
-//! Texts that people write on the command line: feature gates, sizes, durations, rates and
-//! latencies. Also texts in the API: quantities and times.
+//! Strings that people write on the command line: feature gates, sizes, durations, rates and
+//! latencies. Also strings in the API: quantities and times.
 
 use podstorm::object::{Quantity, Time};
 use podstorm_loadgen::{gates, units};

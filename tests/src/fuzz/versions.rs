@@ -1,4 +1,4 @@
-//! Resource versions, and the tokens that continue a list.
+//! Resource versions, and the continue tokens of lists.
 
 use std::cmp::Ordering;
 
@@ -34,7 +34,7 @@ fn versions(data: &[u8]) -> bool {
         assert_eq!(a.is_unset(), a_text.is_empty());
         assert_eq!(a.number().map(|number| number.to_string()), {
             let number = a_text.parse::<u64>().ok().filter(|&number| number > 0);
-            // The printed form of the number, unless the text has leading zeros or a sign.
+            // The decimal form of the number, unless the text has leading zeros or a sign.
             number
                 .map(|number| number.to_string())
                 .filter(|printed| printed == a_text)
@@ -48,8 +48,8 @@ fn versions(data: &[u8]) -> bool {
     versions.iter().any(|version| version.number().is_some())
 }
 
-/// Compares texts as numbers of any length. Texts with leading zeros, signs or anything else are
-/// not comparable.
+/// Compares strings as numbers of any length. `None` if a string has leading zeros, a sign or any
+/// other character that is not a digit.
 fn numerically(a: &str, b: &str) -> Option<Ordering> {
     let digits = |text: &str| -> Option<Vec<u32>> {
         let digits: Option<Vec<u32>> = text.chars().map(|char| char.to_digit(10)).collect();
@@ -90,8 +90,8 @@ fn tokens(data: &[u8]) -> bool {
     match page {
         Ok(page) if token.is_empty() => assert_eq!(names(&page.items), names(&first.items)),
         Ok(page) => {
-            // Whatever the token contains, it continues with existing objects, and always in the
-            // same way.
+            // Whatever the token contains, the list continues with existing objects, and does so in
+            // the same way each time.
             let rest = names(&page.items);
             let is_part = |rest: &[String]| all.windows(rest.len()).any(|part| part == rest);
             assert!(rest.is_empty() || is_part(&rest), "{rest:?}");

@@ -1,5 +1,5 @@
-//! The test harness of a scripted hazard: its setup, the users' actions, the faults, and the final
-//! checks.
+//! The test harness for a scripted hazard: its setup, the actions of users, the faults, and the
+//! final checks.
 
 use std::fmt::Write as _;
 use std::ops::Deref;
@@ -38,8 +38,8 @@ pub const fn minutes(count: i64) -> i64 {
     seconds(count * 60)
 }
 
-/// The end of every hazard. Each ReplicaSet is touched once, when its expectations have expired.
-/// The cluster must converge within a minute after that, and then pass half an hour without a
+/// The end of every hazard. Each ReplicaSet is touched once, after its expectations have expired.
+/// The cluster must converge within a minute after that, and must then pass half an hour without a
 /// write.
 const ENDING: Ending = Ending {
     converges_within_ns: minutes(7) + seconds(10),
@@ -53,7 +53,7 @@ const ENDING: Ending = Ending {
 pub struct Setup {
     /// The cluster and its controller.
     pub cluster: PlannedCluster,
-    /// The latencies.
+    /// The latencies in the cluster.
     pub latency: LatencySettings,
     /// Whether to start a controller manager at the beginning.
     pub starts: bool,
@@ -66,7 +66,7 @@ impl Setup {
         self.cluster.stale_controller_consistency = on;
     }
 
-    /// Sets whether the watch delivers the initial state, `WatchListClient`.
+    /// Sets whether watches deliver the initial state: the feature gate `WatchListClient`.
     pub fn streaming(&mut self, on: bool) {
         self.cluster.watch_list_client = on;
     }
@@ -78,19 +78,19 @@ pub fn replica_set(name: &str, replicas: i32) -> Value {
 }
 
 /// Returns a ReplicaSet whose pods stay pending, because they name a scheduler that does not exist.
-/// Deleted pods disappear immediately.
+/// When its pods are deleted, they disappear immediately.
 pub fn idle_set(name: &str, replicas: i32) -> Value {
     let unscheduled = json!({"spec": {"template": {"spec": {"schedulerName": "nobody"}}}});
     with(replica_set(name, replicas), unscheduled)
 }
 
-/// Returns a pod with the label `app: <app>` that stays pending.
+/// Returns a pod that has the label `app: <app>` and stays pending.
 pub fn pod(name: &str, app: &str) -> Value {
     let unscheduled = json!({"spec": {"schedulerName": "nobody"}});
     with(objects::pod(name, app), unscheduled)
 }
 
-/// Returns the metadata that makes a ReplicaSet the controller of an object.
+/// Returns metadata that makes a ReplicaSet the controller of an object.
 pub fn owners(name: &str, uid: &Uid) -> Value {
     objects::controlled_by(Kind::REPLICA_SET, name, &uid.to_string())
 }
@@ -119,8 +119,8 @@ impl Default for Harness {
 }
 
 impl Harness {
-    /// Creates a cluster with 20 nodes and no latencies, and one controller manager with every
-    /// feature gate on.
+    /// Creates a cluster with 20 nodes, without latencies, and with one controller manager that has
+    /// every feature gate on.
     pub fn new() -> Harness {
         Harness::with(|_| {})
     }
@@ -130,7 +130,7 @@ impl Harness {
         Harness::with(|setup| setup.consistency(on))
     }
 
-    /// Creates a hazard with a setup changed by `change`.
+    /// Creates a hazard whose setup `change` changes.
     pub fn with(change: impl FnOnce(&mut Setup)) -> Harness {
         let cluster = PlannedCluster {
             nodes: 20,
@@ -187,7 +187,7 @@ impl Harness {
         harness
     }
 
-    /// Adds a ReplicaSet and lets a second pass.
+    /// Creates a ReplicaSet and lets one second pass.
     pub fn holding(mut self, set: Value) -> Harness {
         self.create_set(set);
         self.run(seconds(1));
@@ -212,7 +212,7 @@ impl Harness {
     /// Returns the connection of the newest running controller manager.
     ///
     /// # Panics
-    /// If none is running.
+    /// Panics if no controller manager is running.
     pub fn connection(&self) -> Arc<Connection> {
         let mut alive = self.simulation.harness.alive();
         alive.pop().expect("a controller manager is running")
@@ -221,21 +221,22 @@ impl Harness {
     /// Returns the newest running ReplicaSet controller.
     ///
     /// # Panics
-    /// If none is running.
+    /// Panics if no controller is running.
     pub fn controller(&self) -> Arc<Controller> {
         let controllers = self.simulation.harness.controllers();
         controllers.last().expect("a controller is running")
     }
 
-    /// Returns how many keys the newest controller has postponed because a cache lagged: that of
-    /// pods, and that of ReplicaSets.
+    /// Returns how many keys the newest controller has postponed because a cache lagged behind its
+    /// writes: the pod cache, and the cache of ReplicaSets.
     pub fn stale_skips(&self) -> (u64, u64) {
         let controller = self.controller();
         let [pods, sets] = &controller.guard().stale_sync_skips;
         (pods.value(), sets.value())
     }
 
-    /// Returns the expectations of a ReplicaSet: awaited creations and deletions.
+    /// Returns the expectations of a ReplicaSet: the numbers of expected creations and deletions.
+    /// `None` if it has none.
     pub fn expected(&self, name: &str) -> Option<(i64, i64)> {
         let controller = self.controller();
         let key = controller.owners().intern(NAMESPACE, name);
@@ -243,7 +244,7 @@ impl Harness {
         Some((counts.add, counts.del))
     }
 
-    /// Returns the number of failures of a ReplicaSet's key since its last success.
+    /// Returns how often a ReplicaSet's key has failed since its last success.
     pub fn failures(&self, name: &str) -> u32 {
         let controller = self.controller();
         let key = controller.owners().intern(NAMESPACE, name);
@@ -253,17 +254,17 @@ impl Harness {
     /// Lets time pass.
     ///
     /// # Panics
-    /// If an invariant is violated.
+    /// Panics if an invariant is violated.
     pub fn run(&mut self, for_ns: i64) {
         let end_ns = self.now().mono_ns + for_ns;
         self.simulation.run_to(end_ns);
         self.check();
     }
 
-    /// Lets time pass until `stop` returns true. It is called after every step.
+    /// Lets time pass until `stop`, which is called after every step, returns true.
     ///
     /// # Panics
-    /// If it does not return true within `limit_ns`, or an invariant is violated.
+    /// Panics if `stop` does not return true within `limit_ns`, or if an invariant is violated.
     pub fn until(&mut self, what: &str, limit_ns: i64, mut stop: impl FnMut(&View) -> bool) {
         let view = self.view.clone();
         let end_ns = self.now().mono_ns + limit_ns;
@@ -272,18 +273,18 @@ impl Harness {
         assert!(stopped, "never happened: {what}\n{}", self.picture());
     }
 
-    /// Carries out an action of the fault simulator, which its checker sees.
+    /// Executes an action of the fault simulator, so that its checker sees the action.
     pub fn act(&mut self, action: Action) {
         let step = TimedAction::of_user(0, action);
         self.simulation.act(&step, &mut SetUsers::new(&[]));
     }
 
-    /// Delays all events of a watch for a time.
+    /// Delays all events of a watch for some time.
     pub fn hold(&self, stream: StreamKind, for_ns: i64) {
         self.connection().hold(stream, self.now().mono_ns + for_ns);
     }
 
-    /// Delivers the delayed events.
+    /// Delivers the delayed events of a watch.
     pub fn release(&self, stream: StreamKind) {
         self.connection().hold(stream, 0);
         self.simulation.harness.wake_controllers();
@@ -295,17 +296,17 @@ impl Harness {
         self.simulation.harness.wake_controllers();
     }
 
-    /// Arms a fault for matching requests.
+    /// Arms a fault, which strikes matching requests.
     pub fn arm(&self, fault: Armed) {
         self.simulation.harness.network().arm(fault);
     }
 
-    /// Applies an effect to the next `times` requests of a kind.
+    /// Applies an effect to the next `times` requests of one kind.
     pub fn fail(&self, call: Call, effect: Effect, times: u32) {
         self.arm(Armed::new(&[call], effect, times));
     }
 
-    /// Refuses the next `times` requests of a kind.
+    /// Rejects the next `times` requests of one kind.
     pub fn refuse(&self, call: Call, fault: ApiFault, times: u32) {
         self.fail(call, Effect::Refuse(fault), times);
     }
@@ -315,13 +316,13 @@ impl Harness {
         self.simulation.harness.network().take_hits().len()
     }
 
-    /// Disarms all faults of requests.
+    /// Disarms all request faults.
     pub fn heal_requests(&self) {
         self.simulation.harness.network().heal();
     }
 
     /// Crashes the newest controller manager when it passes a point for the `passes`-th time,
-    /// counted from 0. No other one is started.
+    /// counted from 0. Starts no other controller manager.
     pub fn crash(&mut self, point: CrashPoint, passes: u32) {
         self.act(Action::Crash {
             point,
@@ -336,7 +337,7 @@ impl Harness {
     /// Creates a ReplicaSet.
     ///
     /// # Panics
-    /// If it is unreadable or refused.
+    /// Panics if the ReplicaSet is unreadable or if the server rejects it.
     pub fn create_set(&self, object: Value) -> Arc<ReplicaSet> {
         let object = ReplicaSet::from_json(object).expect("the test's ReplicaSet is readable");
         let created = self.cluster().create(object, self.now());
@@ -348,7 +349,7 @@ impl Harness {
         self.simulation.create_pod(object);
     }
 
-    /// Creates a pod, as a user, that names the ReplicaSet as its controller.
+    /// Creates a pod as a user would. The pod names the ReplicaSet as its controller.
     pub fn forge_pod(&self, name: &str, set: &str) {
         self.create_pod(with(
             pod(name, set),
@@ -364,7 +365,7 @@ impl Harness {
     /// Applies a JSON merge patch to the status of a ReplicaSet.
     ///
     /// # Panics
-    /// If it is refused.
+    /// Panics if the server rejects the patch.
     pub fn patch_set_status(&self, name: &str, status: Value) {
         let patch = merge(json!({"status": status}));
         self.cluster()
@@ -372,7 +373,7 @@ impl Harness {
             .expect("the patch is accepted");
     }
 
-    /// Limits the number of pods in the namespace, or removes the limit.
+    /// Limits the number of pods in the namespace, or removes the limit if `None`.
     pub fn set_pod_quota(&self, pods: Option<u64>) {
         let set = self.cluster().set_pod_quota(NAMESPACE, pods, self.now());
         set.expect("the quota is accepted");
@@ -383,12 +384,12 @@ impl Harness {
         self.simulation.touch(name);
     }
 
-    /// Sets `spec.replicas`.
+    /// Sets the `spec.replicas` of a ReplicaSet.
     pub fn scale(&mut self, name: &str, replicas: i32) {
         self.simulation.scale(name, replicas);
     }
 
-    /// Deletes a ReplicaSet or begins its deletion.
+    /// Deletes a ReplicaSet, or begins its deletion.
     pub fn delete_set(&self, name: &str, propagation: Propagation) {
         self.simulation.delete_owner(name, propagation);
     }
@@ -403,13 +404,13 @@ impl Harness {
         self.simulation.patch_pod_status(name, status);
     }
 
-    /// Makes a pod running and ready as of now.
+    /// Makes a pod running, and ready from now on.
     pub fn make_ready(&self, name: &str) {
         let since = self.now().wall().to_string();
         self.ready_since(name, true, Some(&since));
     }
 
-    /// Makes a pod running, and ready or not as of a time.
+    /// Makes a pod running, and ready or not ready since a given time.
     pub fn ready_since(&self, name: &str, ready: bool, since: Option<&str>) {
         let status = if ready { "True" } else { "False" };
         let condition = json!({"type": "Ready", "status": status, "lastTransitionTime": since});
@@ -419,14 +420,14 @@ impl Harness {
     /// Binds a pod to a node.
     ///
     /// # Panics
-    /// If it is refused.
+    /// Panics if the server rejects the binding.
     pub fn bind(&self, name: &str, node: &str) {
         self.cluster()
             .bind(NAMESPACE, name, &Str::from(node), self.now())
             .expect("the binding is accepted");
     }
 
-    /// Deletes a pod with its own grace period.
+    /// Deletes a pod with the pod's own grace period.
     pub fn delete_pod(&self, name: &str) {
         self.simulation.delete_pod(name, None);
     }
@@ -436,21 +437,21 @@ impl Harness {
         self.simulation.delete_pod(name, Some(0));
     }
 
-    /// Asserts that every ReplicaSet has its desired pods and a matching status.
+    /// Asserts that every ReplicaSet has the desired pods and a matching status.
     ///
     /// # Panics
-    /// If one does not.
+    /// Panics if a ReplicaSet does not.
     pub fn assert_converged(&self) {
         if let Some(missing) = self.simulation.missing() {
             panic!("not converged: {missing}\n{}", self.picture());
         }
     }
 
-    /// Ends the hazard: removes all faults, and lets the checker verify that the cluster converges
+    /// Ends the hazard: removes all faults, and has the checker verify that the cluster converges
     /// and comes to rest.
     ///
     /// # Panics
-    /// If an invariant is violated.
+    /// Panics if an invariant is violated.
     pub fn conclude(mut self) {
         let (users, checker) = (&mut SetUsers::new(&[]), Arc::clone(&self.checker));
         self.simulation.conclude(&ENDING, users, &*checker);
@@ -464,7 +465,8 @@ impl Harness {
         }
     }
 
-    /// Returns the end of the checker's log and the state of the cluster, for a failed test.
+    /// Returns the last part of the checker's log and the state of the cluster, for the message of
+    /// a failed test.
     fn picture(&self) -> String {
         let mut out = String::new();
         let (_, log) = self.checker.verdict();

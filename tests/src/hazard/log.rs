@@ -1,5 +1,5 @@
 //! The event log of a simulation: every sync with its requests, and every write of the controllers.
-//! The log forwards everything to the invariant checker.
+//! The log forwards all observations to the invariant checker.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -13,10 +13,10 @@ use podstorm_faultsim::workloads::replicasets::SetChecker;
 use podstorm_sim::engine::observer::{Observer, Origin, Origins, SyncId};
 use podstorm_sim::faults::{BatchPosition, Call};
 
-/// One sync.
+/// A record of one sync.
 #[derive(Clone, Debug)]
 pub struct SyncRecord {
-    /// The controller, and the number of the sync there.
+    /// The controller, and the number of the sync in that controller.
     pub id: SyncId,
     /// The name of the ReplicaSet.
     pub owner: String,
@@ -24,20 +24,21 @@ pub struct SyncRecord {
     pub began_ns: i64,
     /// The requests in the order in which they were sent.
     pub requests: Vec<RequestRecord>,
-    /// The end time and outcome. Absent while the sync runs, and forever if its controller crashed.
+    /// The end time and the outcome; `None` while the sync runs, and if its controller has crashed.
     pub ended: Option<(i64, Outcome)>,
 }
 
-/// One request.
+/// A record of one request.
 #[derive(Clone, Debug)]
 pub struct RequestRecord {
     /// The kind of request.
     pub call: Call,
-    /// The batch of the request.
+    /// The number of the batch that contains the request.
     pub batch: u32,
-    /// The name of the pod, if the request has one.
+    /// The name of the pod; empty if the request has none.
     pub name: String,
-    /// The response: the code of an error, or 0 for a lost connection.
+    /// The response: `Err` contains the status code of an error, or 0 for a lost connection. `None`
+    /// before the response.
     pub answer: Option<Result<(), u16>>,
 }
 
@@ -61,7 +62,7 @@ pub enum Write {
 pub struct WriteRecord {
     /// The kind of write.
     pub write: Write,
-    /// For a status write, the ReplicaSet as written.
+    /// For a status write, the ReplicaSet as it was written; otherwise `None`.
     pub object: Option<Arc<ReplicaSet>>,
 }
 
@@ -72,20 +73,20 @@ pub struct EventLog {
     state: Mutex<State>,
 }
 
-/// The recorded data.
+/// The recorded data of a simulation.
 #[derive(Debug, Default)]
 pub(super) struct State {
-    /// Whether a controller causes the current commits.
+    /// Whether a controller is the cause of the current commits.
     by_controller: bool,
-    /// Every sync, in the order of starts.
+    /// All syncs, in the order in which they started.
     pub(super) syncs: Vec<SyncRecord>,
-    /// The indexes of the running syncs.
+    /// The indexes of the syncs that are running.
     running: BTreeMap<SyncId, usize>,
     pub(super) written: Vec<WriteRecord>,
     pub(super) active: BTreeMap<Uid, ActivePods>,
 }
 
-/// The active pods of an owner, and their maximum and minimum since the last reset.
+/// The active pods of an owner, and their maximum and minimum number since the last reset.
 #[derive(Debug, Default)]
 pub(super) struct ActivePods {
     names: BTreeSet<String>,
@@ -114,7 +115,7 @@ impl State {
         &mut self.syncs[at]
     }
 
-    /// Counts the active pods of each owner after a commit.
+    /// Updates the active pods of owners after a commit.
     fn recount(&mut self, change: Change, old: Option<&Pod>, new: &Pod) {
         let owner = |pod: &Pod| Some(pod.metadata.controller()?.uid.clone());
         let after = owner(new).filter(|_| change != Change::Deleted && new.is_active());
@@ -131,7 +132,7 @@ impl State {
         }
     }
 
-    /// Resets the extremes of all owners to the current counts.
+    /// Resets the maximum and minimum of all owners to the current number.
     pub(super) fn reset_extremes(&mut self) {
         for active in self.active.values_mut() {
             (active.most, active.fewest) = (active.names.len(), active.names.len());
@@ -139,7 +140,7 @@ impl State {
     }
 }
 
-/// Returns the name of the pod in a request.
+/// Returns the name of the pod in a request; empty if there is none.
 fn pod_name(request: &Request) -> &str {
     match request {
         Request::DeletePod { name, .. } | Request::PatchOwners { name, .. } => name,
@@ -201,7 +202,7 @@ impl Observer<Controller> for EventLog {
         };
         let (call, name) = (Call::from_request(request), pod_name(request));
         let mut state = self.state();
-        // The creates of a batch are all alike, so any unanswered one will do.
+        // The creates in a batch are identical, so any unanswered one is suitable.
         let mut sent = state.sync(sync).requests.iter_mut().rev();
         let waits =
             |it: &&mut RequestRecord| it.call == call && it.name == name && it.answer.is_none();
@@ -256,7 +257,7 @@ impl SyncRecord {
         self.requests.iter().filter(|it| it.call == call).count()
     }
 
-    /// Returns the step at which the sync failed, if it did.
+    /// Returns the step in which the sync failed; `None` if it did not fail.
     pub fn failed_at(&self) -> Option<SyncErrorClass> {
         match &self.ended {
             Some((_, Outcome::Failed(error))) => Some(error.class),
@@ -264,7 +265,7 @@ impl SyncRecord {
         }
     }
 
-    /// Returns the text of its error; empty if it succeeded.
+    /// Returns the text of the sync's error; empty if the sync has not failed.
     pub fn error(&self) -> &str {
         match &self.ended {
             Some((_, Outcome::Failed(error))) => &error.message,
@@ -272,7 +273,7 @@ impl SyncRecord {
         }
     }
 
-    /// Returns the sizes of the batches of creates.
+    /// Returns the number of creates in each batch that contains any.
     pub fn create_batches(&self) -> Vec<usize> {
         let mut sizes: BTreeMap<u32, usize> = BTreeMap::new();
         for create in self.requests.iter().filter(|it| it.call == Call::CreatePod) {

@@ -17,32 +17,32 @@ use serde_json::Value;
 
 use podstorm_faultsim::objects::{NAMESPACE, named};
 
-/// A cluster and a controller that sees changes only when the test says so.
+/// A cluster, and a controller that sees changes only when the test says so.
 #[derive(Debug)]
 pub struct ManualController {
     /// The API server.
     pub cluster: Arc<Cluster>,
     /// The controller.
     pub controller: Arc<Controller>,
-    /// The informer of its ReplicaSets.
+    /// The informer for the ReplicaSets of the controller.
     pub owners: Arc<dyn AnyInformer>,
     /// The current time.
     pub now: Now,
 }
 
-/// A finished sync.
+/// The result of a finished sync.
 #[derive(Debug)]
 pub struct Done {
     /// The requests that the sync has sent.
     pub calls: Vec<Call>,
-    /// The outcome.
+    /// The outcome of the sync.
     pub outcome: Outcome,
-    /// The Events to record.
+    /// The Events that the sync wants to record.
     pub events: Vec<EventIntent>,
 }
 
 impl Done {
-    /// Returns the number of requests of a kind that the sync has made.
+    /// Returns the number of requests of one kind that the sync has sent.
     pub fn sent(&self, call: Call) -> usize {
         self.calls.iter().filter(|other| **other == call).count()
     }
@@ -55,10 +55,11 @@ impl Default for ManualController {
 }
 
 impl ManualController {
-    /// Creates a cluster with only its namespace, and a controller with every feature gate on.
+    /// Creates a cluster that contains only its namespace, and a controller with every feature gate
+    /// on.
     ///
     /// # Panics
-    /// Never: the name is free.
+    /// Never panics, because no other namespace has the name.
     pub fn new() -> ManualController {
         let cluster = Arc::new(Cluster::new(ClusterOptions::default()));
         let namespace = Namespace {
@@ -73,7 +74,7 @@ impl ManualController {
         ManualController::at(cluster, now)
     }
 
-    /// Creates a controller for the cluster that has seen nothing yet.
+    /// Creates a controller for an existing cluster. It has not seen anything yet.
     pub fn at(cluster: Arc<Cluster>, now: Now) -> ManualController {
         let options = ControllerOptions::new(Kind::REPLICA_SET);
         let (controller, owners) = Controller::alone(options, Arc::new(PodCache::new()));
@@ -93,7 +94,7 @@ impl ManualController {
     /// Creates a ReplicaSet.
     ///
     /// # Panics
-    /// If it is unreadable or refused.
+    /// Panics if the ReplicaSet is unreadable or if the server rejects it.
     pub fn create_set(&self, object: Value) -> Arc<ReplicaSet> {
         let object = ReplicaSet::from_json(object).expect("the test's ReplicaSet is readable");
         self.cluster
@@ -104,7 +105,7 @@ impl ManualController {
     /// Creates a pod.
     ///
     /// # Panics
-    /// If it is unreadable or refused.
+    /// Panics if the pod is unreadable or if the server rejects it.
     pub fn create_pod(&self, object: Value) -> Arc<Pod> {
         let object = Pod::from_json(object).expect("the test's pod is readable");
         self.cluster
@@ -112,28 +113,29 @@ impl ManualController {
             .expect("the server accepts the pod")
     }
 
-    /// Replaces the controller's ReplicaSets with the server's current ones.
+    /// Replaces the ReplicaSets that the controller sees by the current ones of the server.
     pub fn list_sets(&self) {
         let (sets, version) = self.cluster.list::<ReplicaSet>(None);
         let sets = sets.into_iter().map(|set| set as AnyObject);
         self.owners.replace(sets.collect(), &version, self.now);
     }
 
-    /// Fills the pod cache with the server's current pods. No handler is called.
+    /// Fills the pod cache with the current pods of the server. Calls no handler.
     pub fn list_pods(&self) -> Listed {
         let (pods, version) = self.cluster.list::<Pod>(None);
         self.controller.pods().replace(pods, &version)
     }
 
-    /// Returns the awaited creations and deletions of a ReplicaSet.
+    /// Returns the numbers of expected creations and deletions of a ReplicaSet; `None` if it has no
+    /// expectations.
     pub fn expected(&self, name: &str) -> Option<(i64, i64)> {
         let key = self.controller.owners().intern(NAMESPACE, name);
         let counts = self.controller.expectations().counts(key)?;
         Some((counts.add, counts.del))
     }
 
-    /// Syncs the next key of the queue. The server answers the requests that `intercept` does not.
-    /// `None` if no key waits.
+    /// Syncs the next key in the queue. The server answers the requests for which `intercept`
+    /// returns `None`. Returns `None` if no key is waiting.
     pub fn sync_next(&self, mut intercept: impl FnMut(&Request) -> Option<Answer>) -> Option<Done> {
         let key = match self.controller.queue().try_take(self.now.mono_ns) {
             Take::Key(key) => key,
@@ -163,10 +165,10 @@ impl ManualController {
         Some(done)
     }
 
-    /// Syncs the next key of the queue.
+    /// Syncs the next key in the queue. The server answers all requests.
     ///
     /// # Panics
-    /// If no key waits.
+    /// Panics if no key is waiting.
     pub fn sync(&self) -> Done {
         self.sync_next(|_| None).expect("a key waits")
     }

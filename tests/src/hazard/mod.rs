@@ -1,5 +1,5 @@
-//! Scripted hazards: a run of the fault simulator under its invariant checker, and the data that a
-//! script reads from it.
+//! Scripted hazards: each is a run of the fault simulator with its invariant checker. A script also
+//! reads data from the run.
 
 mod harness;
 mod log;

@@ -1,5 +1,5 @@
-//! Tests that the ends of hazards are checked. The fault simulator's own tests show that its
-//! checker detects each violated invariant.
+//! Tests that the end of a hazard is checked. The fault simulator's own tests show that its checker
+//! detects the violation of each invariant.
 
 use podstorm::object::Kind;
 use podstorm_sim::faults::StreamKind;
@@ -19,7 +19,7 @@ fn a_hazard_that_never_converges_is_detected() {
 #[should_panic(expected = "S1 at")]
 fn a_violated_invariant_ends_the_hazard_immediately() {
     let mut sim = Harness::new();
-    // The checker does not know that the controller will miss the pod.
+    // The checker does not know that the controller will not see the pod.
     sim.connection()
         .drop_events(StreamKind::from_kind(Kind::POD), 1);
     sim.create_set(idle_set("web", 3));

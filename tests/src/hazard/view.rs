@@ -1,4 +1,4 @@
-//! A view of a hazard for scripts, also while it runs: the cluster's objects and the event log.
+//! A script's view of a hazard, even while it runs: the objects in the cluster, and the event log.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use podstorm_faultsim::objects::NAMESPACE;
 
 use crate::harness;
 
-/// The cluster and the log of a hazard.
+/// The objects and the event log of a hazard.
 #[derive(Clone, Debug)]
 pub struct View {
     pub(super) cluster: Arc<Cluster>,
@@ -24,15 +24,15 @@ impl View {
         &self.cluster
     }
 
-    /// Returns the ReplicaSet with a name, if it exists.
+    /// Returns the ReplicaSet with this name; `None` if it does not exist.
     pub fn find(&self, name: &str) -> Option<Arc<ReplicaSet>> {
         self.cluster.get(NAMESPACE, name).ok()
     }
 
-    /// Returns the ReplicaSet with a name.
+    /// Returns the ReplicaSet with this name.
     ///
     /// # Panics
-    /// If it does not exist.
+    /// Panics if the ReplicaSet does not exist.
     pub fn set(&self, name: &str) -> Arc<ReplicaSet> {
         self.find(name).expect("the ReplicaSet exists")
     }
@@ -40,15 +40,16 @@ impl View {
     /// Returns the status of a ReplicaSet.
     ///
     /// # Panics
-    /// If it does not exist.
+    /// Panics if the ReplicaSet does not exist.
     pub fn status(&self, name: &str) -> ReplicaSetStatus {
         self.set(name).status.clone()
     }
 
-    /// Returns the condition `ReplicaFailure` of a ReplicaSet, if it has that condition.
+    /// Returns the condition `ReplicaFailure` of a ReplicaSet; `None` if it does not have the
+    /// condition.
     ///
     /// # Panics
-    /// If the ReplicaSet does not exist.
+    /// Panics if the ReplicaSet does not exist.
     pub fn failure(&self, name: &str) -> Option<ReplicaSetCondition> {
         let conditions = self.status(name).conditions;
         conditions
@@ -61,7 +62,7 @@ impl View {
         pods(&self.cluster)
     }
 
-    /// Returns the pod with a name, if it exists.
+    /// Returns the pod with this name; `None` if it does not exist.
     pub fn pod(&self, name: &str) -> Option<Arc<Pod>> {
         self.cluster.get(NAMESPACE, name).ok()
     }
@@ -69,7 +70,7 @@ impl View {
     /// Returns the pods that a ReplicaSet controls, sorted by name.
     ///
     /// # Panics
-    /// If the ReplicaSet does not exist.
+    /// Panics if the ReplicaSet does not exist.
     pub fn owned(&self, name: &str) -> Vec<Arc<Pod>> {
         harness::owned(&self.pods(), &self.set(name).metadata.uid)
     }
@@ -77,7 +78,7 @@ impl View {
     /// Returns the names of a ReplicaSet's active pods.
     ///
     /// # Panics
-    /// If the ReplicaSet does not exist.
+    /// Panics if the ReplicaSet does not exist.
     pub fn active(&self, name: &str) -> Vec<String> {
         let owned = self.owned(name);
         let active = owned.iter().filter(|pod| pod.is_active());
@@ -88,7 +89,7 @@ impl View {
     /// [`View::reset_extremes`].
     ///
     /// # Panics
-    /// If the ReplicaSet does not exist.
+    /// Panics if the ReplicaSet does not exist.
     pub fn most_active(&self, name: &str) -> usize {
         let uid = &self.set(name).metadata.uid;
         self.log.state().active.get(uid).map_or(0, |it| it.most)
@@ -98,18 +99,18 @@ impl View {
     /// [`View::reset_extremes`].
     ///
     /// # Panics
-    /// If the ReplicaSet does not exist.
+    /// Panics if the ReplicaSet does not exist.
     pub fn fewest_active(&self, name: &str) -> usize {
         let uid = &self.set(name).metadata.uid;
         self.log.state().active.get(uid).map_or(0, |it| it.fewest)
     }
 
-    /// Restarts the counts of [`View::most_active`] and [`View::fewest_active`].
+    /// Restarts the counts that [`View::most_active`] and [`View::fewest_active`] return.
     pub fn reset_extremes(&self) {
         self.log.state().reset_extremes();
     }
 
-    /// Returns the Events with a reason.
+    /// Returns the Events with this reason.
     pub fn events(&self, reason: &str) -> Vec<Arc<Event>> {
         let mut events = self.cluster.list::<Event>(Some(NAMESPACE)).0;
         events.retain(|event| &*event.topic.reason == reason);
@@ -121,7 +122,7 @@ impl View {
         self.log.state().written.clone()
     }
 
-    /// Returns the number of committed writes of a kind.
+    /// Returns the number of committed writes of one kind.
     pub fn count(&self, write: Write) -> usize {
         let state = self.log.state();
         state
@@ -131,7 +132,7 @@ impl View {
             .count()
     }
 
-    /// Returns the syncs so far.
+    /// Returns all syncs so far.
     pub fn syncs(&self) -> Vec<SyncRecord> {
         self.log.state().syncs.clone()
     }
@@ -143,23 +144,23 @@ impl View {
         syncs
     }
 
-    /// Returns the last sync of a ReplicaSet.
+    /// Returns the latest sync of a ReplicaSet.
     ///
     /// # Panics
-    /// If there was none.
+    /// Panics if the ReplicaSet has not been synced.
     pub fn last_sync(&self, name: &str) -> SyncRecord {
         self.syncs_of(name)
             .pop()
             .expect("the ReplicaSet was synced")
     }
 
-    /// Returns the number of requests of a kind that syncs have sent.
+    /// Returns the number of requests of one kind that all syncs have sent.
     pub fn sent(&self, call: Call) -> usize {
         let state = self.log.state();
         state.syncs.iter().map(|sync| sync.sent(call)).sum()
     }
 
-    /// Returns the number of requests of a kind in transit.
+    /// Returns the number of requests of one kind that are in flight.
     pub fn under_way(&self, call: Call) -> usize {
         let state = self.log.state();
         let running = state.syncs.iter().filter(|sync| sync.ended.is_none());

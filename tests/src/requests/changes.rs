@@ -9,8 +9,8 @@ use serde_json::Value;
 
 use super::config_maps;
 
-/// Returns the objects of the samples' kinds as JSON, by kind, namespace and name, without values
-/// that differ from run to run and without the status of pods.
+/// Returns the objects of the kinds in the samples as JSON, by kind, namespace and name. Omits
+/// values that differ from run to run, and the status of pods.
 pub fn state(cluster: &Cluster) -> BTreeMap<String, Value> {
     let mut state = BTreeMap::new();
     for kind in [Kind::POD, Kind::NAMESPACE, Kind::DEPLOYMENT, config_maps()] {
@@ -28,10 +28,10 @@ pub fn state(cluster: &Cluster) -> BTreeMap<String, Value> {
     state
 }
 
-/// Returns the differences between two states, sorted: `+` and an object, `-` and an object, or `~`
-/// with the path of a member and its new value.
+/// Returns the differences between two states, sorted: `+` and an added object, `-` and a removed
+/// object, or `~` with the path of a member and its new value.
 pub fn changes(before: &BTreeMap<String, Value>, after: &BTreeMap<String, Value>) -> Vec<String> {
-    // The name of an owner is enough.
+    // Of an owner reference, compare only the name.
     let is_passed_over = |path: &str| {
         ["/metadata/generation", "/metadata/resourceVersion"].contains(&path)
             || path.starts_with("/metadata/managedFields")
@@ -66,7 +66,7 @@ pub fn changes(before: &BTreeMap<String, Value>, after: &BTreeMap<String, Value>
     changes
 }
 
-/// Returns the leaves of a document by path.
+/// Returns the leaves of a document, by their paths.
 fn leaves(value: &Value) -> BTreeMap<String, Value> {
     fn walk(value: &Value, path: String, out: &mut BTreeMap<String, Value>) {
         match value {

@@ -1,5 +1,5 @@
-//! At least one request of every kind, with the server's response and its effect. For the tests
-//! that each transport carries all requests.
+//! At least one request of every kind, with the server's response and the effect of the request.
+//! The tests that each transport carries all requests use these samples.
 
 use std::sync::Arc;
 
@@ -21,11 +21,11 @@ pub const SORTS: usize = 18;
 
 const NAMESPACE: &str = "shop";
 
-/// A finalizer of pods.
+/// A finalizer that pods in the samples have.
 const FINALIZER: &str = "example.com/held";
 
-/// Returns the number of a request's kind, less than [`SORTS`]. A new kind without a number does
-/// not compile, and a test requires a sample of each.
+/// Returns the number of a request's kind, which is less than [`SORTS`]. A new kind of request does
+/// not compile without a number, and a test requires a sample of each kind.
 pub fn sort(request: &Request) -> usize {
     match request {
         Request::CreatePod { .. } => 0,
@@ -49,16 +49,16 @@ pub fn sort(request: &Request) -> usize {
     }
 }
 
-/// A request, with the server's response and its effect.
+/// A request, with the server's response and the effect of the request.
 #[derive(Clone, Debug)]
 pub struct Sample {
     /// The request.
     pub request: Request,
-    /// The verb, resource and subresource of the request.
+    /// The verb, the resource and the subresource of the request.
     pub info: &'static str,
-    /// The response in the form of [`words`].
+    /// The response, as [`words`] formats it.
     pub answer: &'static str,
-    /// The changes of the [`state`] in the form of [`changes`].
+    /// The changes in the [`state`], as [`changes`] formats them.
     pub effect: &'static [&'static str],
 }
 
@@ -150,10 +150,10 @@ fn members(value: Value) -> Map {
     }
 }
 
-/// Creates the objects that the samples refer to.
+/// Creates the objects to which the samples refer.
 ///
 /// # Panics
-/// If the cluster refuses one.
+/// Panics if the cluster rejects an object.
 pub fn furnish(cluster: &Cluster, now: Now) {
     let made = "the server accepts the object";
     for name in [NAMESPACE, "kept"] {
@@ -196,10 +196,10 @@ pub fn furnish(cluster: &Cluster, now: Now) {
     }
 }
 
-/// Returns the samples. They are independent and can be carried out in any order.
+/// Returns the samples. They are independent of each other and can be executed in any order.
 ///
 /// # Panics
-/// If the cluster is not [furnished](furnish).
+/// Panics if the cluster was not [furnished](furnish).
 pub fn samples(cluster: &Cluster) -> Vec<Sample> {
     let mut all = of_pods(cluster);
     all.extend(of_objects(cluster));
@@ -213,7 +213,7 @@ fn read(cluster: &Cluster, kind: Kind, name: &str) -> AnyObject {
     object.expect("the cluster is furnished")
 }
 
-/// Reads an object and sets a member.
+/// Reads an object and sets one of its members.
 fn with(cluster: &Cluster, kind: Kind, name: &str, member: &str, value: Value) -> AnyObject {
     let object = read(cluster, kind, name);
     let object = object.downcast_ref::<DynamicObject>();
@@ -437,7 +437,7 @@ fn patch(kind: Kind, name: &str, patch: Patch, of_status: bool) -> Request {
     }
 }
 
-/// Server-side apply of a ConfigMap.
+/// Returns a request for a server-side apply of a ConfigMap.
 fn apply(name: &str, manager: &str, force: bool) -> Request {
     let object = json!({"apiVersion": "v1", "kind": "ConfigMap", "data": {"a": "2"}});
     let apply = Patch::Apply {
@@ -513,7 +513,7 @@ fn patches() -> Vec<Sample> {
     ]
 }
 
-/// Returns requests that a server refuses, each for a different reason.
+/// Returns requests that a server rejects, each for a different reason.
 fn refused(cluster: &Cluster) -> Vec<Sample> {
     let stale = read(cluster, Kind::DEPLOYMENT, "stale");
     let stale = stale.downcast_ref::<DynamicObject>();
@@ -533,7 +533,7 @@ fn refused(cluster: &Cluster) -> Vec<Sample> {
             "update deployments",
             "409 Conflict",
         ),
-        // The member belongs to the manager that wrote it before the first apply.
+        // The field belongs to the manager that wrote it before the first apply.
         sample(
             apply("apply", "other", false),
             "patch configmaps",

@@ -17,7 +17,7 @@ use tokio::time::Instant;
 use crate::server::Server;
 use crate::table::thousands;
 
-/// A request.
+/// A request that the client sends.
 #[derive(Clone, Debug)]
 pub(crate) struct Asked {
     pub(crate) method: &'static str,
@@ -46,7 +46,7 @@ impl Asked {
     }
 }
 
-/// A connection.
+/// A persistent connection to a server.
 #[derive(Debug)]
 pub(crate) struct Connection {
     sender: SendRequest<Full<Bytes>>,
@@ -65,7 +65,7 @@ impl Connection {
         Ok(Connection { sender, token })
     }
 
-    /// Sends a request.
+    /// Sends a request and returns the answer with any status.
     pub(crate) async fn ask(&mut self, asked: &Asked) -> anyhow::Result<Response<Incoming>> {
         let mut request = Request::builder()
             .method(asked.method)
@@ -99,7 +99,7 @@ impl Connection {
     }
 }
 
-/// Speaks HTTP over a stream, driven by a separate task.
+/// Sets HTTP up on a stream. A separate task drives the connection.
 async fn over(
     stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
 ) -> hyper::Result<SendRequest<Full<Bytes>>> {
@@ -108,7 +108,7 @@ async fn over(
     Ok(sender)
 }
 
-/// Waits until the server answers. Returns the time since its start.
+/// Waits until the server answers. Returns the time since the server was started.
 pub(crate) async fn first_answer(server: &Server) -> anyhow::Result<Duration> {
     while server.began.elapsed() < Duration::from_secs(60) {
         if let Ok(mut connection) = Connection::open(server).await
@@ -123,8 +123,8 @@ pub(crate) async fn first_answer(server: &Server) -> anyhow::Result<Duration> {
     anyhow::bail!("the server at {} does not become ready", server.address)
 }
 
-/// Waits for the namespace of the created objects: kube-apiserver reports that it is ready before
-/// it has created it.
+/// Waits until the namespace of the created objects exists: kube-apiserver reports that it is ready
+/// before it has created the namespace.
 async fn namespace(connection: &mut Connection) -> anyhow::Result<()> {
     let asked = Asked::get("/api/v1/namespaces/default");
     for _ in 0..60_000 {
@@ -136,12 +136,12 @@ async fn namespace(connection: &mut Connection) -> anyhow::Result<()> {
     anyhow::bail!("the server did not create the namespace `default`")
 }
 
-/// The cost of a number of requests.
+/// The resources that a number of requests took.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Taken {
     pub(crate) requests: u64,
     pub(crate) wall: Duration,
-    /// CPU time of the server and of its store.
+    /// The CPU times of the server and of its store.
     pub(crate) cpu: [Duration; 2],
 }
 
@@ -159,7 +159,7 @@ impl Taken {
     }
 }
 
-/// Sends requests by number, concurrently over this many connections.
+/// Sends numbered requests, concurrently over this many connections.
 pub(crate) async fn load(
     server: &Server,
     connections: usize,
@@ -175,7 +175,7 @@ pub(crate) async fn load(
     let (before, began) = (server.cpu(), Instant::now());
     let each = open.into_iter().map(|mut connection| async move {
         loop {
-            // Relaxed: the number only identifies the request.
+            // Relaxed: the number only has to be unique.
             let number = next.fetch_add(1, Ordering::Relaxed);
             if number >= requests {
                 return anyhow::Ok(());
@@ -192,7 +192,7 @@ pub(crate) async fn load(
     })
 }
 
-/// A watch that counts its events.
+/// An open watch that counts its events.
 #[derive(Debug)]
 pub(crate) struct Watch(Incoming);
 
@@ -203,14 +203,14 @@ impl Watch {
         Ok(Watch(body))
     }
 
-    /// Reads until this many objects were added. Returns the number of events received by then.
+    /// Reads until this many objects have been added. Returns the number of events received so far.
     pub(crate) async fn added(&mut self, wanted: u64) -> anyhow::Result<u64> {
         let mark = memchr::memmem::Finder::new(br#"{"type":"ADDED""#);
         let (mut added, mut events, mut rest) = (0, 0, Vec::new());
         while added < wanted {
             let frame = self.0.frame().await.context("the watch has ended")??;
             let data = frame.data_ref().map_or(&[][..], |data| data);
-            // Only whole lines, because a chunk may end in the middle of the searched text.
+            // Search only whole lines, because a chunk may end in the middle of the searched text.
             let Some(last) = memchr::memrchr(b'\n', data) else {
                 rest.extend_from_slice(data);
                 continue;

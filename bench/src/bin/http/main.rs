@@ -1,9 +1,9 @@
-//! The API server over HTTP, with server and clients in separate processes: ours, plain and with
-//! TLS and a token, and for comparison a real kube-apiserver 1.20.2 with etcd. The clients are our
-//! own, `wrk`, and the real kube-controller-manager. Writes `bench/results/http.md`.
+//! The API server over HTTP, with server and clients in separate processes: our server, plain and
+//! with TLS and a token, and for comparison a real kube-apiserver 1.20.2 with etcd. The clients are
+//! our own, `wrk`, and the real kube-controller-manager. Writes `bench/results/http.md`.
 //!
-//! This is not part of the library, whose hot loops are counted: code compiled together with them
-//! changes how they are inlined.
+//! This program is not part of the library, because code that is compiled together with the counted
+//! hot loops changes how these are inlined.
 
 mod client;
 mod manager;
@@ -120,18 +120,18 @@ fn run(arguments: &Arguments) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The measured programs.
+/// The programs to measure, and the folder for their files.
 #[derive(Clone, Copy, Debug)]
 struct Programs<'a> {
-    /// `loadgen`, a release build.
+    /// The release build of `loadgen`.
     loadgen: &'a Path,
-    /// The folder of etcd, kube-apiserver and kube-controller-manager.
+    /// The folder with etcd, kube-apiserver and kube-controller-manager.
     control_plane: &'a Path,
-    /// The folder for files.
+    /// The folder in which the programs' files are created.
     folder: &'a Path,
 }
 
-/// Raises this process's limit of open files to the maximum allowed.
+/// Raises this process's limit on open files to the maximum allowed.
 ///
 /// # Errors
 /// Fails if the system refuses.

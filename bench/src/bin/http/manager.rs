@@ -13,18 +13,18 @@ use crate::table::thousands;
 
 const REPLICA_SETS: &str = "/apis/apps/v1/namespaces/default/replicasets";
 
-/// The cost of creating a number of pods.
+/// The result of creating a number of pods.
 #[derive(Clone, Debug)]
 pub(crate) struct Made {
     /// Pods per second.
     pub(crate) rate: String,
-    /// CPU time of the server, and of etcd if there is one, for 1,000 pods.
+    /// The CPU time of the server, and of etcd if there is one, per 1,000 pods.
     pub(crate) server: String,
-    /// CPU time of the controller-manager for 1,000 pods, and its memory at the end.
+    /// The CPU time of the controller-manager per 1,000 pods, and its memory at the end.
     pub(crate) manager: String,
 }
 
-/// Makes the controller-manager create `sets` ReplicaSets with `pods` pods each.
+/// Has the controller-manager create the pods of `sets` ReplicaSets with `pods` pods each.
 ///
 /// # Errors
 /// Fails if a program doesn't start, or if the pods don't appear within two minutes.
@@ -44,7 +44,7 @@ pub(crate) async fn make(
     let program = programs.control_plane.join("kube-controller-manager");
     let manager = Process::start(&program, &arguments, &log)?;
     let mut connection = Connection::open(server).await?;
-    // One pod shows that the controller-manager has started working.
+    // A first pod shows that the controller-manager has started its work.
     create(&mut connection, "first", 1).await?;
     complete(&mut connection, 1, 1).await?;
     let (server_before, manager_before) = (server.cpu(), manager.cpu());
@@ -84,7 +84,7 @@ async fn create(connection: &mut Connection, name: &str, pods: u64) -> anyhow::R
     Ok(())
 }
 
-/// Waits until this many ReplicaSets report this many pods in their statuses.
+/// Waits until this many ReplicaSets report this number of pods in their statuses.
 async fn complete(connection: &mut Connection, sets: u64, pods: u64) -> anyhow::Result<()> {
     let began = Instant::now();
     loop {

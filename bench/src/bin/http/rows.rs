@@ -1,4 +1,4 @@
-//! The measurements, row by row.
+//! The measurements, one for each row of the table.
 
 use anyhow::Context;
 use http_body_util::BodyExt;
@@ -15,30 +15,31 @@ use crate::{Programs, wrk};
 const PODS: &str = "/api/v1/namespaces/default/pods";
 /// The number of concurrent connections.
 const CONNECTIONS: usize = 32;
-/// The number of rounds. The median counts.
+/// The number of rounds, of which the median counts.
 const ROUNDS: usize = 3;
 
 /// The sizes of the measurements.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Sizes {
-    /// Requests of a round against our server. The real one gets a tenth.
+    /// The number of requests in a round against our server. The real server gets a tenth of it.
     pub(crate) requests: u64,
-    /// Pods in a list.
+    /// The number of pods in a list.
     pub(crate) listed: u64,
-    /// Pods in the long list, only for our server.
+    /// The number of pods in the long list, which only our server gets.
     pub(crate) listed_long: u64,
-    /// Watches that get the events of pods.
+    /// The number of watches that receive the events of pods.
     pub(crate) watches: usize,
-    /// Watches of an idle server.
+    /// The number of watches on an idle server.
     pub(crate) idle_watches: usize,
-    /// Seconds of a run of `wrk`.
+    /// The duration of a run of `wrk`, in seconds.
     pub(crate) seconds: u32,
-    /// Pods that the controller-manager creates: ReplicaSets, and pods of each.
+    /// The pods that the controller-manager creates: the number of ReplicaSets, and of pods per
+    /// ReplicaSet.
     pub(crate) made: (u64, u64),
 }
 
 impl Sizes {
-    /// The sizes in the table.
+    /// The sizes for the published table.
     pub(crate) const FULL: Sizes = Sizes {
         requests: 20_000,
         listed: 10_000,
@@ -48,7 +49,7 @@ impl Sizes {
         seconds: 5,
         made: (50, 20),
     };
-    /// The sizes that show that everything runs.
+    /// Small sizes, to show that everything runs.
     pub(crate) const SMALL: Sizes = Sizes {
         requests: 200,
         listed: 100,
@@ -60,7 +61,7 @@ impl Sizes {
     };
 }
 
-/// One of the servers, in the order of the cells of a row.
+/// A server, in the order of the cells of a row.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Which {
     Plain,
@@ -86,7 +87,7 @@ impl Which {
     }
 }
 
-/// The measurements, one row of the table each, in order.
+/// The measurements, one per row of the table, in order.
 #[derive(Clone, Copy)]
 enum Work {
     Start,
@@ -105,7 +106,7 @@ enum Work {
     MadeManager,
 }
 
-/// The title of each row, and its target.
+/// The title and the target of each row.
 const ROWS: [(&str, &str); 14] = [
     (
         "time from start to the first answer; resident memory after it",
@@ -144,7 +145,7 @@ const ROWS: [(&str, &str); 14] = [
     ("… CPU of kube-controller-manager for them; its memory", ""),
 ];
 
-/// Measures everything. `say` gets the progress.
+/// Measures everything. Reports progress to `say`.
 ///
 /// # Errors
 /// Fails if a program is missing or fails.
@@ -254,7 +255,7 @@ async fn rounds(
     Ok(rounds[ROUNDS / 2].text(server))
 }
 
-/// Pods with an owner, as JSON of about `bytes` bytes, each with its own name.
+/// A source of pods with an owner, each as JSON of about `bytes` bytes with its own name.
 struct Pods {
     /// The text before and after the name.
     text: [String; 2],
@@ -275,7 +276,7 @@ impl Pods {
 
     /// Returns the request that creates the next pod.
     fn create(&self) -> Asked {
-        // Relaxed: only guarantees that the numbers differ.
+        // Relaxed: the numbers only have to be unique.
         let number = self.made.fetch_add(1, Ordering::Relaxed);
         let [before, after] = &self.text;
         let prefix = self.prefix;
@@ -285,8 +286,8 @@ impl Pods {
 
 const NAME: &str = "web-7d4b9c6f5-";
 
-/// Returns a pod of about this size. The member `named` has its name or the prefix of a generated
-/// name.
+/// Returns a pod of about this size. The member `named` of the metadata contains its name, or the
+/// prefix of a generated name.
 fn pod(bytes: usize, named: &str) -> String {
     let mut pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {named: NAME,
         "labels": {"app": "web", "pod-template-hash": "7d4b9c6f5"},
@@ -298,7 +299,7 @@ fn pod(bytes: usize, named: &str) -> String {
             "resources": {"requests": {"cpu": "250m", "memory": "256Mi"}, "limits": {"memory": "512Mi"}},
             "readinessProbe": {"httpGet": {"path": "/ready", "port": "http"}, "periodSeconds": 5}}]}});
     let missing = bytes.saturating_sub(pod.to_string().len());
-    // As in real pods, most of the content is common to the pods of an owner.
+    // As in real pods, most of the content is the same in all pods of an owner.
     pod["spec"]["containers"][0]["env"][0]["value"] = "x".repeat(missing).into();
     pod.to_string()
 }
@@ -337,7 +338,7 @@ async fn fill(server: &Server, pods: u64, prefix: &'static str) -> anyhow::Resul
 }
 
 /// Lists all pods on one page. Returns the median time to the first byte, the rate, and the growth
-/// of memory meanwhile.
+/// of memory in that time.
 async fn list(server: &Server) -> anyhow::Result<String> {
     let mut connection = Connection::open(server).await?;
     let before = server.api.resident();
@@ -367,7 +368,7 @@ async fn list(server: &Server) -> anyhow::Result<String> {
 }
 
 async fn open(server: &Server, watches: usize) -> anyhow::Result<Vec<Watch>> {
-    // From now on, without the existing objects.
+    // Watch from the current version, without the existing objects.
     let list = Connection::open(server)
         .await?
         .whole(&Asked::get(format!("{PODS}?limit=1")))

@@ -1,4 +1,4 @@
-//! The measured servers, as processes, and the resources that they use.
+//! The servers to measure, as processes, and the resources that they use.
 
 use std::fs;
 use std::net::{SocketAddr, TcpListener};
@@ -22,12 +22,12 @@ const TOKEN: &str = "0123456789abcdef0123456789abcdef";
 /// The unit of the CPU times that Linux reports.
 const TICK: Duration = Duration::from_millis(10);
 
-/// A running program. Killed when dropped.
+/// A running program, which is killed when the value is dropped.
 #[derive(Debug)]
 pub(crate) struct Process(Child);
 
 impl Process {
-    /// Starts a program, with its output in a file.
+    /// Starts a program that writes its output to a file.
     pub(crate) fn start(
         program: &Path,
         arguments: &[String],
@@ -45,10 +45,10 @@ impl Process {
         Ok(Process(child))
     }
 
-    /// Returns the CPU time so far, user and system.
+    /// Returns the CPU time used so far, user and system.
     pub(crate) fn cpu(&self) -> Duration {
         let text = self.proc("stat");
-        // The name, in parentheses, may contain spaces.
+        // The program's name, in parentheses, may contain spaces.
         let after = text.rsplit_once(')').map_or("", |it| it.1);
         let ticks = after.split_ascii_whitespace().skip(11).take(2);
         let ticks = ticks.filter_map(|word| word.parse::<u32>().ok());
@@ -89,22 +89,22 @@ impl Drop for Process {
     }
 }
 
-/// A server.
+/// A running server, with its store and its clients' configuration.
 pub(crate) struct Server {
     pub(crate) api: Process,
-    /// The store of its objects, if that is a separate process.
+    /// The store of the server's objects, if it is a separate process.
     pub(crate) store: Option<Process>,
     pub(crate) address: SocketAddr,
     pub(crate) tls: Option<TlsConnector>,
     pub(crate) token: Option<&'static str>,
     /// The kubeconfig for other clients.
     pub(crate) kubeconfig: PathBuf,
-    /// The time of its start.
+    /// The time at which the server was started.
     pub(crate) began: Instant,
 }
 
 impl Server {
-    /// Starts our server without nodes. It may not be listening yet.
+    /// Starts our server without nodes. The server may not be listening yet.
     pub(crate) fn ours(programs: &Programs<'_>, tls: bool) -> anyhow::Result<Server> {
         let arguments = words(
             "serve --nodes 0 --controllers=-garbagecollector --disable-admission-plugins=ServiceAccount \
@@ -113,7 +113,7 @@ impl Server {
         Server::served(programs.loadgen, programs.folder, arguments, tls)
     }
 
-    /// Starts our server with these arguments of `loadgen`. It may not be listening yet.
+    /// Starts our server with these arguments of `loadgen`. The server may not be listening yet.
     pub(crate) fn served(
         loadgen: &Path,
         folder: &Path,
@@ -154,7 +154,7 @@ impl Server {
         Ok(server)
     }
 
-    /// Starts a real kube-apiserver with etcd. It may not be listening yet.
+    /// Starts a real kube-apiserver with etcd. The server may not be listening yet.
     pub(crate) fn real(programs: &Programs<'_>) -> anyhow::Result<Server> {
         let folder = tempfile::TempDir::new_in(programs.folder)?.keep();
         let (clients, peers, address) = (free_address()?, free_address()?, free_address()?);
@@ -163,14 +163,14 @@ impl Server {
             format!("--listen-client-urls=http://{clients}"),
             format!("--advertise-client-urls=http://{clients}"),
             format!("--listen-peer-urls=http://{peers}"),
-            // The server is measured, not this machine's disk.
+            // The subject is the server, not this machine's disk.
             "--unsafe-no-fsync".to_owned(),
         ];
         let program = |name: &str| programs.control_plane.join(name);
         let began = Instant::now();
         let store = Process::start(&program("etcd"), &etcd, &folder.join("etcd.log"))?;
         let key = folder.join("key");
-        // In the older form, the only one that the server accepts.
+        // The traditional form is the only one that this kube-apiserver accepts.
         let made = Command::new("openssl")
             .args(["genrsa", "-traditional", "-out"])
             .arg(&key)
@@ -220,7 +220,7 @@ impl Server {
         })
     }
 
-    /// Returns the CPU time so far of the server and of its store.
+    /// Returns the CPU times of the server and of its store so far.
     pub(crate) fn cpu(&self) -> [Duration; 2] {
         let store = self.store.as_ref().map(Process::cpu);
         [self.api.cpu(), store.unwrap_or_default()]
@@ -236,7 +236,7 @@ fn free_address() -> anyhow::Result<SocketAddr> {
     Ok(listener.local_addr()?)
 }
 
-/// Returns the content of a file that a program is about to write.
+/// Waits until a program has written a file, and returns the content.
 fn when_written(path: &Path) -> anyhow::Result<String> {
     for _ in 0..2000 {
         match fs::read_to_string(path) {

@@ -1,9 +1,9 @@
 //! A server under mixed load for minutes: it must answer without internal errors, and its memory
 //! must stay flat.
 //!
-//! Objects of many kinds are created, changed and deleted under recurring names, so that the number
-//! of objects at the end equals that after the first minute. Memory that grows is therefore kept
-//! for deleted objects.
+//! Objects of many kinds are created, changed and deleted under recurring names, so that there are
+//! as many objects at the end as after the first minute. Growing memory therefore means that
+//! something is kept for deleted objects.
 
 use std::io::{self, Write as _};
 use std::path::PathBuf;
@@ -24,26 +24,26 @@ use crate::table::megabytes;
 
 /// The maximum relative difference of the memory in the second half.
 const FLAT: f64 = 0.05;
-/// The number of names of each kind.
+/// The number of object names per kind.
 const NAMES: u32 = 40;
-/// Writing connections: enough that each kind makes as many changes as the server keeps, within
-/// some minutes.
+/// The number of writing connections: enough that within some minutes, each kind has as many
+/// changes as the server's history keeps.
 const WRITERS: u64 = 16;
-/// Open watches whose client reads nothing.
+/// The number of open watches whose clients read nothing.
 const WATCHES: u64 = 8;
-/// The namespace that lives throughout.
+/// The namespace that exists throughout the soak.
 const STEADY: &str = "steady";
 
 const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
 const NAMESPACES: &str = "/api/v1/namespaces";
 
-/// A kind in a namespace.
+/// A kind under load, in a namespace.
 #[derive(Clone, Copy)]
 struct LoadedKind {
-    /// The path of its group and version.
+    /// The path of the kind's group and version.
     prefix: &'static str,
     resource: &'static str,
-    /// The content of an object, as JSON.
+    /// The content of an object of this kind, as JSON.
     object: &'static str,
 }
 
@@ -55,7 +55,7 @@ const fn kind(prefix: &'static str, resource: &'static str, object: &'static str
     }
 }
 
-/// The kinds under load. Objects are changed by their labels.
+/// The kinds under load. Updates change the labels of objects.
 const KINDS: [LoadedKind; 9] = [
     kind("api/v1", "configmaps", r#"{"data": {"a": "b"}}"#),
     kind("api/v1", "secrets", r#"{"stringData": {"a": "b"}}"#),
@@ -99,7 +99,7 @@ const KINDS: [LoadedKind; 9] = [
 /// Fails if the server doesn't start or ends early, answers with 5xx, or drops a connection.
 pub(crate) async fn soak(loadgen: PathBuf, minutes: u64) -> anyhow::Result<bool> {
     let folder = tempfile::TempDir::new().context("cannot create a temporary folder")?;
-    // By default, Events stay for an hour. Keeping them for a minute shows as much.
+    // By default, Events are kept for an hour; a minute is sufficient here.
     let flags = words("serve --nodes 3 --pods-per-node 1000 --event-ttl 1m");
     let server = Server::served(&loadgen, folder.path(), flags, false)?;
     first_answer(&server).await?;
@@ -131,7 +131,7 @@ pub(crate) async fn soak(loadgen: PathBuf, minutes: u64) -> anyhow::Result<bool>
         while began.elapsed() < Duration::from_secs(60 * minute) {
             sleep(Duration::from_secs(1)).await;
             samples.push(server.api.resident());
-            // No task may end early.
+            // A task that ends early has failed.
             while let Some(ended) = tasks.try_join_next() {
                 ended.context("a task of the load panicked")??;
             }
@@ -139,7 +139,7 @@ pub(crate) async fn soak(loadgen: PathBuf, minutes: u64) -> anyhow::Result<bool>
         samples.sort_unstable();
         let median = samples[samples.len() / 2];
         ensure!(median > 0, "the server has ended early");
-        // Relaxed: the number is only displayed.
+        // Relaxed: the number is only printed.
         let requests = asked.load(Ordering::Relaxed);
         say(&format!(
             "minute {minute}: {} resident, {requests} requests so far",
@@ -171,7 +171,7 @@ fn say(line: &str) -> anyhow::Result<()> {
     Ok(writeln!(io::stdout(), "{line}")?)
 }
 
-/// One task of the load.
+/// The load that one task produces.
 struct Load {
     server: Arc<Server>,
     asked: Arc<AtomicU64>,
@@ -189,7 +189,8 @@ impl Load {
         sleep_until(until.min(self.end)).await;
     }
 
-    /// Sends a request and returns the status code. Client errors are part of the load.
+    /// Sends a request and returns the status code. Client errors are part of the load, server
+    /// errors end it.
     async fn ask(
         &self,
         connection: &mut Connection,
@@ -198,7 +199,7 @@ impl Load {
         let answer = connection.ask(asked).await?;
         let code = answer.status().as_u16();
         let body = answer.into_body().collect().await?.to_bytes();
-        // Relaxed: the number is only displayed.
+        // Relaxed: the number is only printed.
         self.asked.fetch_add(1, Ordering::Relaxed);
         if code >= 500 {
             bail!(
@@ -223,7 +224,7 @@ impl Load {
         Ok(())
     }
 
-    /// Creates, changes and deletes objects.
+    /// Creates, changes and deletes objects of random kinds.
     async fn write(mut self) -> anyhow::Result<()> {
         let mut connection = Connection::open(&self.server).await?;
         while self.goes_on() {
@@ -277,7 +278,7 @@ impl Load {
         Ok(())
     }
 
-    /// Opens watches, reads nothing, and drops them.
+    /// Opens watches, reads nothing from them, and drops them.
     async fn watch(mut self) -> anyhow::Result<()> {
         while self.goes_on() {
             let LoadedKind {
@@ -289,14 +290,14 @@ impl Load {
                 "namespaces/steady/"
             };
             let path = format!("/{prefix}/{all}{resource}?watch=true&allowWatchBookmarks=true");
-            // The kind may be missing for a moment.
+            // The kind may not exist at this moment.
             let _open = Watch::open(&self.server, &path).await.ok();
             self.rest(10_000).await;
         }
         Ok(())
     }
 
-    /// Lists page by page, not always to the end.
+    /// Lists objects page by page, not always to the end.
     async fn page(mut self) -> anyhow::Result<()> {
         let mut connection = Connection::open(&self.server).await?;
         while self.goes_on() {
@@ -375,7 +376,7 @@ impl Load {
             if !self.goes_on() {
                 break;
             }
-            // Names that never recur.
+            // Names that are never used again.
             let name = format!("passing-{number}");
             let namespace = json!({"metadata": {"name": name}});
             self.ask(
@@ -414,7 +415,7 @@ fn patch(path: &str, body: &Value) -> Asked {
     }
 }
 
-/// Returns a definition whose schema has a member with this number.
+/// Returns a CustomResourceDefinition whose schema has a member with this number.
 fn definition(number: u64) -> Value {
     let schema = json!({"type": "object", "properties": {"spec": {"type": "object", "properties": {
         "size": {"type": "integer"}, format!("m{number}"): {"type": "string"}}}}});

@@ -1,17 +1,18 @@
-//! The results as a document.
+//! The document with the results.
 
 use std::fmt::Write;
 
 use podstorm_loadgen::units::count_for_people;
 
-/// A line of the table.
+/// A row of the table.
 #[derive(Clone, Debug)]
 pub(crate) struct Row {
-    /// The work, and how to read its figures.
+    /// The measured work, and how to read its figures.
     pub(crate) work: &'static str,
-    /// Our server, plain; our server with TLS and a token; the real one with TLS, a token and etcd.
+    /// The results of our plain server, of our server with TLS and a token, and of the real server
+    /// with TLS, a token and etcd.
     pub(crate) cells: [String; 3],
-    /// The target.
+    /// The target of the row.
     pub(crate) target: &'static str,
 }
 

@@ -43,6 +43,8 @@ enum Since {
 }
 
 impl Options {
+    /// Reads the options of a log request.
+    ///
     /// # Errors
     /// 400 for an option that is not a number or a time; 422 for a number out of range, or if both
     /// `sinceTime` and `sinceSeconds` are given.

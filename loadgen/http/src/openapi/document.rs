@@ -93,6 +93,8 @@ pub(crate) struct Document<'a> {
 }
 
 impl<'a> Document<'a> {
+    /// Returns the document at a path of the index.
+    ///
     /// # Errors
     /// 404 if the index does not have the path.
     pub(crate) fn at(catalog: &'a Catalog, path: &str) -> Result<Document<'a>, ApiError> {

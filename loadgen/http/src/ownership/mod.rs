@@ -102,7 +102,7 @@ pub(crate) struct Writer<'a> {
     is_strict: bool,
     /// The strict decoder's messages about a patch and its result.
     unknown: Mutex<Vec<String>>,
-    /// The generation of the object before the write; set when the write begins.
+    /// The generation of the object before the write; set during the write.
     generation: AtomicI64,
 }
 

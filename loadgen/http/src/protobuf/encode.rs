@@ -1,8 +1,8 @@
 //! Encoding of JSON documents as protobuf, the counterpart of [`decode`](super::decode).
 //!
-//! Members are written in the order of their numbers, and exactly those that the document has. So
-//! zero numbers and empty strings are present only if the document has them; clients whose types
-//! cannot represent their absence see no difference.
+//! Exactly the members of the document are written, in the order of their numbers. So zero numbers
+//! and empty strings are present only if the document has them. Clients whose types cannot
+//! represent the absence of a member see no difference.
 //!
 //! Source: `runtime/serializer/protobuf` of Kubernetes' apimachinery.
 
@@ -19,7 +19,7 @@ const STATUS: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.Status";
 const LIST_METADATA: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.ListMeta";
 const OBJECT_METADATA: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta";
 
-/// Reports whether objects of a kind can be encoded.
+/// Reports whether objects of a kind can be encoded as protobuf.
 pub(crate) fn is_known(kind: Kind) -> bool {
     message_of(kind.api_version(), kind.name()).is_some()
 }
@@ -29,8 +29,8 @@ fn message_of(api_version: &str, kind: &str) -> Option<String> {
     MESSAGES.contains_key(schema.as_str()).then_some(schema)
 }
 
-/// Encodes an answer: an object, a list of objects, or a `Status`. `None` if there is no message
-/// for it. O(bytes).
+/// Encodes an answer: an object, a list of objects, or a `Status`. `None` for a document that has
+/// no message. O(bytes).
 pub(crate) fn encode(document: &Value) -> Option<Vec<u8>> {
     let text = |member: &str| document.get(member).and_then(Value::as_str);
     let (api_version, kind) = (text("apiVersion")?, text("kind")?);
@@ -56,7 +56,7 @@ pub(crate) fn encode(document: &Value) -> Option<Vec<u8>> {
     let mut envelope = Writer::default();
     envelope.bytes(1, &of_type.into_bytes());
     envelope.bytes(2, &raw.into_bytes());
-    // Empty content encoding and type mean those of the HTTP headers.
+    // Empty values mean the content encoding and type of the HTTP headers.
     envelope.bytes(3, b"");
     envelope.bytes(4, b"");
     Some([MAGIC, &envelope.into_bytes()].concat())
@@ -99,8 +99,8 @@ fn list(
     }
 }
 
-/// Encodes the members of an object. `schema` is the name of the object's schema, `name` that of
-/// the message.
+/// Encodes the members of an object. `schema` is the name of the object's schema, `name` the name
+/// of the message.
 fn message(name: &str, schema: &str, object: &Map<String, Value>, out: &mut Writer) {
     let properties = schema_named(schema).and_then(|schema| schema.get("properties"));
     for (number, member) in MESSAGES.get(name).into_iter().flatten() {
@@ -115,7 +115,7 @@ fn message(name: &str, schema: &str, object: &Map<String, Value>, out: &mut Writ
     }
 }
 
-/// Encodes a member: each entry of a list or a map, or the whole value.
+/// Encodes a member: each entry of a list or map, or the whole value.
 fn put(number: u32, property: &Value, member: &Value, out: &mut Writer) {
     match (
         member,
@@ -169,13 +169,13 @@ fn value(number: u32, property: &Value, value: &Value, out: &mut Writer) {
     }
 }
 
-/// Encodes a schema or its alternative. The first form is the schema, the second the alternative.
+/// Encodes a schema or its alternative. `forms` are the schema and the alternative.
 fn either(name: &str, forms: &[Value], value: &Value, out: &mut Writer) {
     for (number, member) in MESSAGES.get(name).into_iter().flatten() {
         match (member.name, forms, value) {
             ("schema", [form, _], Value::Object(_)) => put(*number, form, value, out),
             ("schema", ..) => {}
-            // Go sets `allows` beside a schema.
+            // Go also sets `allows` if there is a schema.
             ("allows", _, Value::Object(_)) => out.number(*number, 1),
             (_, [_, form], Value::Array(_) | Value::Bool(_)) => put(*number, form, value, out),
             _ => {}
@@ -209,7 +209,7 @@ fn plain(
                 out.message(number, |out| message(name, name, object, out));
             }
         }
-        // A list as a value of its own, e.g. in a map, is a message of its entries.
+        // A list that is itself an entry, e.g. in a map, is a message that contains its entries.
         Value::Array(_) => out.message(number, |out| put(1, property, value, out)),
     }
 }

@@ -1,7 +1,8 @@
-//! Kubernetes' protobuf, which typed clients send and accept: conversion from and to JSON.
+//! Kubernetes' protobuf, which typed clients send and accept: conversion to and from JSON.
 //!
-//! `messages.txt` has the numbers of the members, by the names of the OpenAPI schemas; the schemas
-//! have their types. Members that are not listed are dropped, as upstream drops unknown ones.
+//! `messages.txt` lists the numbers of the members under the names of the OpenAPI schemas; the
+//! schemas define the types of the members. Members that are not listed are dropped, as upstream
+//! drops unknown members.
 //!
 //! Source: `runtime/serializer/protobuf` of Kubernetes' apimachinery.
 
@@ -25,15 +26,15 @@ pub use wire::WireError;
 
 /// The prefix of every body.
 const MAGIC: &[u8] = b"k8s\0";
-/// Maximum nesting depth of messages. A pod has a depth of about ten.
+/// The maximum nesting depth of messages. A pod has a depth of about ten.
 const DEPTH_MAX: usize = 64;
 
 /// A member of a message.
 struct Member {
     name: &'static str,
-    /// Whether zero stands for an absent value.
+    /// Whether zero represents an absent value.
     is_absent_at_zero: bool,
-    /// Whether an empty string differs from an absent one.
+    /// Whether an empty string is different from an absent one.
     is_there_when_empty: bool,
 }
 
@@ -59,7 +60,7 @@ static MESSAGES: LazyLock<BTreeMap<&str, BTreeMap<u32, Member>>> = LazyLock::new
     messages.collect()
 });
 
-/// A protobuf body that cannot be decoded.
+/// The error for a protobuf body that cannot be decoded.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ProtobufError {
     /// The body lacks the magic prefix.
@@ -75,10 +76,10 @@ pub enum ProtobufError {
     Broken(String, WireError),
 }
 
-/// Decodes a body: the object in it as JSON, with `apiVersion` and `kind`. O(bytes).
+/// Decodes the object in a body as JSON, with `apiVersion` and `kind`. O(bytes).
 ///
 /// # Errors
-/// The body is not protobuf, its kind is unknown, or it is invalid.
+/// Fails if the body is not protobuf, is of an unknown kind, or is invalid.
 pub fn decode(body: &[u8]) -> Result<Map<String, Value>, ProtobufError> {
     let envelope = body.strip_prefix(MAGIC).ok_or(ProtobufError::NoMagic)?;
     let broken = |error| ProtobufError::Broken("envelope".to_owned(), error);
@@ -115,8 +116,8 @@ fn text_of(bytes: &[u8]) -> Result<String, WireError> {
     Ok(text.to_owned())
 }
 
-/// Decodes a message into an object. `schema` is the name of the object's schema, `name` that of
-/// the message.
+/// Decodes a message into an object. `schema` is the name of the object's schema, `name` the name
+/// of the message.
 fn message(
     name: &str,
     schema: &str,
@@ -161,8 +162,8 @@ fn is_required(schema: &Value, member: &str) -> bool {
     required.is_some_and(|required| required.iter().any(|name| name == member))
 }
 
-/// Decodes a field. Adds it to its list or map and returns `None`, or returns the value of any
-/// other member.
+/// Decodes a field of a member. Adds it to the member's list or map and returns `None`, or returns
+/// the value of any other member.
 fn put(
     member: &Member,
     property: &Value,
@@ -265,7 +266,7 @@ fn value(property: &Value, field: Field<'_>, depth: usize) -> Result<Option<Valu
     }
 }
 
-/// Decodes a list as a value of its own, e.g. in a map: a message of its entries.
+/// Decodes a list that is itself an entry, e.g. in a map: a message that contains its entries.
 fn list(items: &Value, bytes: &[u8], depth: usize) -> Result<Value, WireError> {
     let mut list = Vec::new();
     for field in Reader::new(bytes) {
@@ -276,7 +277,7 @@ fn list(items: &Value, bytes: &[u8], depth: usize) -> Result<Value, WireError> {
     Ok(list.into())
 }
 
-/// Decodes a schema or its alternative. The first form is the schema, the second the alternative.
+/// Decodes a schema or its alternative. `forms` are the schema and the alternative.
 fn either(name: &str, forms: &[Value], bytes: &[u8], depth: usize) -> Result<Value, WireError> {
     let depth = depth.checked_sub(1).ok_or(WireError::TooDeep)?;
     let (mut schema, mut other) = (None, None);
@@ -313,7 +314,7 @@ fn double(bytes: &[u8]) -> Result<Value, WireError> {
     Ok(number.into())
 }
 
-/// Decodes an arbitrary JSON document; null if there is none.
+/// Decodes an arbitrary JSON document; null if the message is empty.
 fn raw(bytes: &[u8]) -> Result<Value, WireError> {
     for field in Reader::new(bytes) {
         if let (1, Field::Bytes(json)) = field? {
@@ -345,9 +346,9 @@ fn int_or_string(bytes: &[u8]) -> Result<Value, WireError> {
     Ok(if is_text { text.into() } else { number.into() })
 }
 
-/// The seconds that RFC 3339 can represent: the years 0 to 9999.
+/// The range of seconds that RFC 3339 can represent: the years 0 to 9999.
 const SECONDS: RangeInclusive<i64> = -62_167_219_200..=253_402_300_799;
-/// The first second of the year 1, which stands for an unset time.
+/// The first second of the year 1, which represents an unset time.
 const UNSET_SECONDS: i64 = -62_135_596_800;
 
 /// Formats a time. `None` if it is unset.
@@ -360,7 +361,7 @@ fn time(bytes: &[u8], micro: bool) -> Result<Option<Value>, WireError> {
             _ => {}
         }
     }
-    // Go accepts more nanoseconds than a second has.
+    // Go accepts more nanoseconds than fit in a second.
     let seconds = i128::from(seconds) + i128::from(nanos.div_euclid(1_000_000_000));
     let seconds = i64::try_from(seconds).map_err(|_| WireError::Time)?;
     let nanos = nanos.rem_euclid(1_000_000_000);

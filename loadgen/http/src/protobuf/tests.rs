@@ -1,4 +1,4 @@
-//! Tests with bodies that client-go has written, and with invalid ones.
+//! Tests with bodies written by client-go, and with invalid bodies.
 
 use std::io::Read;
 
@@ -8,7 +8,7 @@ use serde_json::json;
 use super::wire::Writer;
 use super::*;
 
-/// Returns bodies that client-go has written, each with the equivalent JSON.
+/// Returns the bodies written by client-go, each with the equivalent JSON.
 fn recorded() -> Vec<Value> {
     let file = include_bytes!("../../../../tests/vectors/protobuf.jsonl.gz").as_slice();
     let mut text = String::new();
@@ -173,7 +173,7 @@ const CLAIM: [&str; 2] = ["v1", "PersistentVolumeClaim"];
 const POD: [&str; 2] = ["v1", "Pod"];
 const SLICE: [&str; 2] = ["resource.k8s.io/v1", "ResourceSlice"];
 
-/// Checks the value at a path of an object that a client sends.
+/// Checks the values at paths of objects that a client sends.
 #[test]
 fn values_of_every_form_are_decoded() {
     let extra = |out: &mut Writer| {

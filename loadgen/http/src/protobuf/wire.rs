@@ -2,7 +2,7 @@
 //!
 //! Source: protobuf.dev, "Encoding".
 
-/// The reason why bytes are not a valid message.
+/// The reason why bytes are not a valid protobuf message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum WireError {
     /// The bytes end within a field.
@@ -11,7 +11,7 @@ pub enum WireError {
     /// A varint has more than ten bytes.
     #[error("has a number of more than ten bytes")]
     LongNumber,
-    /// A field has a wire type that Kubernetes does not use.
+    /// A field has a wire type that Kubernetes does not use, or an invalid one.
     #[error("has a field of wire type {0}")]
     Form(u8),
     /// A string is not UTF-8.
@@ -23,7 +23,7 @@ pub enum WireError {
     /// RFC 3339 cannot represent a time.
     #[error("has a time outside the years 0 to 9999")]
     Time,
-    /// Messages are nested deeper than in any object.
+    /// Messages are nested more deeply than in any object.
     #[error("is nested too deeply")]
     TooDeep,
 }
@@ -35,7 +35,7 @@ pub(super) enum Field<'a> {
     Bytes(&'a [u8]),
 }
 
-/// Reads the fields of a message with their numbers. Ends after an error.
+/// Iterates over the fields of a message, with their numbers. Ends after an error.
 #[derive(Clone, Debug)]
 pub(super) struct Reader<'a>(&'a [u8]);
 
@@ -57,7 +57,7 @@ impl<'a> Reader<'a> {
         Err(WireError::LongNumber)
     }
 
-    /// Returns the numbers of a packed list. Ends after an error.
+    /// Iterates over the numbers in a packed list. Ends after an error.
     pub(super) fn numbers(mut self) -> impl Iterator<Item = Result<u64, WireError>> {
         std::iter::from_fn(move || {
             let number = (!self.0.is_empty()).then(|| self.varint())?;
@@ -77,7 +77,7 @@ impl<'a> Reader<'a> {
 
     fn field(&mut self) -> Result<(u32, Field<'a>), WireError> {
         let key = self.varint()?;
-        // Field numbers this large are unknown in any case.
+        // Field numbers that don't fit are unknown in any case.
         let number = u32::try_from(key >> 3).unwrap_or(u32::MAX);
         let field = match key & 7 {
             0 => Field::Number(self.varint()?),
@@ -125,7 +125,7 @@ impl Writer {
         self.0.push(number as u8);
     }
 
-    /// Writes an integer. Negative ones are 64-bit two's complement.
+    /// Writes an integer, a negative one as 64-bit two's complement.
     pub(crate) fn number(&mut self, field: u32, number: i64) {
         self.varint(u64::from(field) << 3);
         self.varint(u64::from_ne_bytes(number.to_ne_bytes()));

@@ -1,4 +1,4 @@
-//! The subset of DER that keys and the subjects of certificates need.
+//! The subset of DER that is needed for keys and for the subjects of certificates.
 //!
 //! Source: ITU-T X.690.
 

@@ -1,4 +1,4 @@
-//! Keys of tokens: EC keys with the curve P-256, which sign with ES256, and RSA keys, which sign
+//! Keys for tokens: EC keys with the curve P-256, which sign with ES256, and RSA keys, which sign
 //! with RS256. Keys are generated or read from PEM files.
 //!
 //! `pem` splits a file into blocks; `der` reads and writes their content.
@@ -51,7 +51,7 @@ pub enum KeyError {
     /// A block does not hold a valid key.
     #[error("the block `{0}` does not hold a valid key")]
     BadKey(String),
-    /// A key has another algorithm or curve.
+    /// A key has an unsupported algorithm or curve.
     #[error("the key is neither RSA nor EC of the curve P-256 (prime256v1)")]
     OtherAlgorithm,
     /// An EC private key lacks its public key.
@@ -84,7 +84,7 @@ enum Form {
 }
 
 impl PrivateKey {
-    /// Generates an EC key. `None` if the system has no random numbers.
+    /// Generates an EC key. `None` if the system cannot provide random numbers.
     pub(crate) fn generate(random: &SystemRandom) -> Option<PrivateKey> {
         let algorithm = &ECDSA_P256_SHA256_FIXED_SIGNING;
         let key = EcdsaKeyPair::generate_pkcs8(algorithm, random).ok()?;
@@ -92,7 +92,7 @@ impl PrivateKey {
         Some(PrivateKey::Ec(pair))
     }
 
-    /// Returns the first private key of a PEM file, in PKCS #8, SEC 1 or PKCS #1.
+    /// Returns the private key in the first block of a PEM file, in PKCS #8, SEC 1 or PKCS #1.
     pub(crate) fn read(text: &str, random: &SystemRandom) -> Result<PrivateKey, KeyError> {
         let blocks = pem::blocks(text)?;
         let block = blocks.first().ok_or(KeyError::NoKey)?;
@@ -125,7 +125,8 @@ impl PrivateKey {
         }
     }
 
-    /// Reads a SEC 1 key. `None` if the content is invalid. The curve may be named outside the key.
+    /// Reads a SEC 1 key. `None` if the content is invalid. `curve` is the curve named outside the
+    /// key.
     fn sec1(
         bytes: &[u8],
         curve: Option<&[u8]>,
@@ -162,7 +163,7 @@ impl PrivateKey {
         }
     }
 
-    /// Signs a string. `None` if the system has no random numbers.
+    /// Signs a string. `None` if the system cannot provide random numbers.
     pub(crate) fn sign(&self, text: &[u8], random: &SystemRandom) -> Option<Vec<u8>> {
         match self {
             PrivateKey::Ec(pair) => Some(pair.sign(random, text).ok()?.as_ref().to_vec()),
@@ -176,10 +177,11 @@ impl PrivateKey {
 }
 
 impl PublicKey {
-    /// Returns the public keys of a PEM file, which may have private and public keys.
+    /// Returns the public keys of all blocks of a PEM file, whose keys may be private or public.
     ///
     /// # Errors
-    /// The file has no key, or has a block that is neither an RSA key nor an EC key with P-256.
+    /// Fails if the file has no key, or has a block that is neither an RSA key nor an EC key with
+    /// P-256.
     pub fn read_all(text: &str) -> Result<Vec<PublicKey>, KeyError> {
         let blocks = pem::blocks(text)?;
         if blocks.is_empty() {
@@ -228,7 +230,7 @@ impl PublicKey {
         }
     }
 
-    /// Returns the name of the signature algorithm in tokens.
+    /// Returns the name of the key's signature algorithm, as in tokens.
     pub(crate) fn algorithm(&self) -> &'static str {
         match self.form {
             Form::Ec => "ES256",
@@ -236,7 +238,7 @@ impl PublicKey {
         }
     }
 
-    /// Reports whether a signature of the private key matches the text.
+    /// Reports whether `signature` is the private key's signature of a string.
     pub(crate) fn verifies(&self, text: &[u8], signature: &[u8]) -> bool {
         let algorithm: &dyn VerificationAlgorithm = match self.form {
             Form::Ec => &ECDSA_P256_SHA256_FIXED,
@@ -267,8 +269,8 @@ impl PublicKey {
     }
 }
 
-/// Returns the modulus and the exponent of an `RSAPublicKey`, without the zero byte before a high
-/// bit.
+/// Returns the modulus and the exponent of an `RSAPublicKey`, each without the leading zero byte.
+/// `None` if the content is invalid.
 fn numbers(bytes: &[u8]) -> Option<[&[u8]; 2]> {
     let mut key = Reader(bytes).sequence()?;
     let mut number = || {
@@ -278,7 +280,7 @@ fn numbers(bytes: &[u8]) -> Option<[&[u8]; 2]> {
     Some([number()?, number()?])
 }
 
-/// Returns the `SubjectPublicKeyInfo` of a key. Its hash is the key's id, as in upstream.
+/// Returns the `SubjectPublicKeyInfo` of a key. Its hash is the id of the key, as in upstream.
 fn info(form: Form, bytes: &[u8]) -> Vec<u8> {
     let algorithm = match form {
         Form::Ec => [der::value(OBJECT, EC), der::value(OBJECT, P256)],

@@ -7,10 +7,10 @@ use base64::prelude::BASE64_STANDARD;
 
 use super::KeyError;
 
-/// The type of a block that names the curve of the next key, which the key repeats.
+/// The type of the block that names the curve of the next key. The key itself names the curve, too.
 const PARAMETERS: &str = "EC PARAMETERS";
 
-/// A block.
+/// A block of a PEM file.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Block {
     /// The type, e.g. `PRIVATE KEY`.
@@ -19,10 +19,10 @@ pub(super) struct Block {
     pub(super) bytes: Vec<u8>,
 }
 
-/// Returns the blocks of a file, except parameters. Text around blocks is ignored.
+/// Returns the blocks of a file, except EC parameters. Text around blocks is ignored.
 ///
 /// # Errors
-/// A block has no end, or is not valid base64.
+/// Fails if a block has no end, or is not valid base64.
 pub(super) fn blocks(text: &str) -> Result<Vec<Block>, KeyError> {
     let mut blocks = Vec::new();
     let mut lines = text.lines().map(str::trim);

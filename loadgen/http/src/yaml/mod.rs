@@ -1,5 +1,5 @@
-//! JSON documents as YAML, in the exact style of the library that Kubernetes writes it with: sorted
-//! members, lists at the indentation of their parent's members, long strings folded.
+//! JSON documents as YAML, in the exact style of the library with which Kubernetes writes YAML:
+//! sorted members, lists at the indentation of their parent's members, long strings folded.
 //!
 //! Source: `yaml_emitter_emit` of libyaml as go-yaml 2 has it, and that library's `encode.go`.
 
@@ -17,11 +17,11 @@ pub use problem::{Cause, LineColumn, Problem};
 pub use read::{Doubled, Yaml, read};
 use scalar::{Style, style_of};
 
-/// Spaces per level of indentation.
+/// The number of spaces per level of indentation.
 const STEP: usize = 2;
-/// Column after which a string is folded at the next space.
+/// The column after which a string is folded at the next space.
 const WIDTH: usize = 80;
-/// Maximum length of a key on one line with its value.
+/// The maximum length of a key that is on one line with its value.
 const SIMPLE_KEY_MAX: usize = 128;
 
 /// Formats a document as YAML. O(bytes).
@@ -39,7 +39,7 @@ pub(crate) fn text(value: &Value) -> String {
 #[derive(Debug, Default)]
 struct Emitter {
     text: String,
-    /// Number of characters in the current line.
+    /// The number of characters in the current line.
     column: usize,
 }
 
@@ -60,7 +60,7 @@ impl Emitter {
         self.column = indent;
     }
 
-    /// Writes a mapping. `goes_on`: whether its first member continues the current line.
+    /// Writes a mapping. If `goes_on`, the first member continues the current line.
     fn mapping(&mut self, members: &Map<String, Value>, indent: usize, goes_on: bool) {
         let mut members: Vec<(&String, &Value)> = members.iter().collect();
         members.sort_by(|(a, _), (b, _)| key_order(a, b));
@@ -107,7 +107,7 @@ impl Emitter {
         }
     }
 
-    /// Writes a scalar. `indent` is that of its continuation lines.
+    /// Writes a scalar. `indent` is the indentation of its continuation lines.
     fn scalar(&mut self, value: &Value, indent: usize, is_key: bool) {
         match value {
             Value::String(text) => self.string(text, indent, is_key),
@@ -206,7 +206,7 @@ impl Emitter {
     }
 }
 
-/// Compares keys: letters after all other characters, numbers by value.
+/// Compares keys: letters follow all other characters, and numbers are compared by value.
 fn key_order(a: &str, b: &str) -> Ordering {
     let (a, b): (Vec<char>, Vec<char>) = (a.chars().collect(), b.chars().collect());
     let Some(at) = (0..a.len().min(b.len())).find(|at| a[*at] != b[*at]) else {

@@ -1,4 +1,4 @@
-//! Errors in YAML texts, in the words of go-yaml where they are known.
+//! Errors in YAML texts, in the words of go-yaml where its message is known.
 //!
 //! Source: `scannerc.go`, `parserc.go` and `decode.go` of go-yaml 2.
 
@@ -25,10 +25,10 @@ impl LineColumn {
     }
 }
 
-/// The reason why a text cannot be decoded.
+/// The error for a text that cannot be decoded.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
-    /// The position, if known.
+    /// The position of the error, if known.
     pub place: Option<LineColumn>,
     /// The message of go-yaml without its prefix `yaml: `, or that of Go's JSON encoder.
     pub told: String,
@@ -45,7 +45,7 @@ pub enum Cause {
     Text,
     /// The nesting is too deep.
     Depth,
-    /// The aliases expand to too much.
+    /// The expanded aliases exceed the limit.
     Aliases,
 }
 
@@ -67,7 +67,7 @@ impl Problem {
     }
 }
 
-/// Returns the error about a character that is not allowed in a text.
+/// Returns the error for a character that YAML does not allow.
 pub(super) fn of_character(character: char) -> Problem {
     let told = match character {
         '\0'..='\u{9f}' => "control characters are not allowed",
@@ -93,10 +93,10 @@ pub(super) fn aliases(place: LineColumn) -> Problem {
     }
 }
 
-/// The error about a character at the beginning of a token.
+/// The error for a character that cannot begin a token.
 const NO_TOKEN: &str = "found character that cannot start any token";
 
-/// Returns the error about a tab at the beginning of a token.
+/// Returns the error for a tab at the beginning of a token.
 pub(super) fn tab(place: LineColumn) -> Problem {
     let told = match place.line {
         1 => NO_TOKEN.to_owned(),
@@ -119,7 +119,7 @@ pub(crate) fn doubled_message(doubled: &[Doubled]) -> String {
     format!("yaml: unmarshal errors:{}", told.collect::<String>())
 }
 
-/// The part of go-yaml that reports an error. The scanner counts lines from 1, the parser from 0.
+/// The part of go-yaml that reports the error. The scanner counts lines from 1, the parser from 0.
 #[derive(Clone, Copy, PartialEq)]
 enum By {
     Scanner,
@@ -134,7 +134,7 @@ pub(super) fn of_scan(error: &ScanError, text: &str) -> Problem {
     }
     let plain = error.info();
     let told = match words(error.kind()) {
-        // Unclosed collections are found at the end of the text.
+        // The error for an unclosed collection is at the end of the text.
         Some((told, _)) if is_open(error.kind()) => told_at_end(text, told),
         Some((told, by)) => {
             let before = at.line().saturating_sub(1);
@@ -164,8 +164,8 @@ fn is_open(kind: &ErrorKind) -> bool {
     )
 }
 
-/// Returns the message about an error at the end of a text. The end is at the beginning of a line,
-/// counted from 0.
+/// Returns the message about an error at the end of a text. go-yaml locates the end at the
+/// beginning of a line, counted from 0.
 fn told_at_end(text: &str, told: &str) -> String {
     let breaks = text.bytes().filter(|byte| *byte == b'\n').count();
     let line = breaks + usize::from(!text.ends_with('\n'));

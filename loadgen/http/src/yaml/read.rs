@@ -12,7 +12,7 @@ use serde_json::{Map, Value};
 use super::problem::{self, LineColumn, Problem};
 use super::resolve::{Scalar, resolve};
 
-/// What each value counts, besides its text, against the limit on expanded aliases.
+/// The number of bytes that each value adds to its text, towards the limit on expanded aliases.
 const VALUE_BYTES: usize = 16;
 
 /// A decoded document.
@@ -35,10 +35,11 @@ pub struct Doubled {
     pub is_merged: bool,
 }
 
-/// Decodes the first document of a text, or null if it has none. O(bytes), aliases expanded.
+/// Decodes the first document of a text; null if there is none. O(bytes), with aliases expanded.
 ///
 /// # Errors
-/// The text is not valid YAML, is too deep or too large, or JSON cannot represent it.
+/// Fails if the text is not valid YAML, is nested too deeply or too large, or cannot be represented
+/// in JSON.
 pub fn read(text: &str) -> Result<Yaml, Problem> {
     if let Some(wrong) = text.chars().find(|it| !is_readable(*it)) {
         return Err(problem::of_character(wrong));
@@ -84,8 +85,8 @@ fn is_readable(character: char) -> bool {
         | '\u{e000}'..='\u{fffd}' | '\u{10000}'..)
 }
 
-/// Reports whether the whitespace before the first token of a line contains a tab, which is valid
-/// only within brackets.
+/// Reports whether there is a tab in the whitespace before the first token of a line. Such a tab is
+/// valid only within brackets.
 fn is_indented_by_tab(text: &str, span: Span) -> bool {
     let before = &text.as_bytes()[..span.start.byte_offset().unwrap_or(0)];
     let blanks = before.iter().rev();
@@ -106,22 +107,22 @@ struct Composer<'t> {
     text: &'t str,
     /// The open lists and maps.
     open: Vec<Open>,
-    /// The number of innermost open collections that are in brackets.
+    /// The number of innermost open collections that are written in brackets.
     flows: usize,
     value: Value,
     doubled: Vec<Doubled>,
-    /// The values with anchors.
+    /// The values with anchors, keyed by the anchor.
     anchors: HashMap<usize, Anchored>,
     /// The number of bytes that aliases may still expand to.
     left: usize,
-    /// The reason why JSON cannot represent the value.
+    /// The reason why JSON cannot represent the value; `None` if it can.
     no_json: Option<String>,
 }
 
 struct Open {
     value: Container,
     anchor: usize,
-    /// The nesting depth below the collection.
+    /// The nesting depth of the values in the collection.
     depth: usize,
     bytes: usize,
     place: LineColumn,
@@ -131,7 +132,7 @@ enum Container {
     List(Vec<Value>),
     Map {
         members: Map<String, Value>,
-        /// The name whose value comes next.
+        /// The name of the member whose value comes next.
         name: Option<Name>,
         /// The names that came from a merge key.
         merged: BTreeSet<String>,
@@ -305,7 +306,7 @@ impl Composer<'_> {
         }
     }
 
-    /// Processes the name of a member.
+    /// Processes a scalar in the position of a member's name.
     fn name(&mut self, scalar: Scalar<'_>, place: LineColumn) -> Result<(), Problem> {
         let next = match (&scalar, scalar.name()) {
             (Scalar::Merge, _) => Name::Merge,
@@ -351,7 +352,7 @@ impl Composer<'_> {
                 name,
                 merged,
             } => match name.take() {
-                // Only aliases, lists and maps get here without a name: they are names themselves.
+                // Only aliases, lists and maps get here without a name: the value is itself a name.
                 None => match Scalar::from_value(&value) {
                     Some(scalar) => return self.name(scalar, place),
                     None => {
@@ -395,7 +396,7 @@ impl Composer<'_> {
     }
 }
 
-/// Returns the members that a merge key adds. Later ones take precedence.
+/// Returns the members that a merge key adds. Later members take precedence.
 fn to_merge(value: Value, place: LineColumn) -> Result<Vec<(String, Value)>, Problem> {
     let no_map = || {
         let told = "map merge requires map or sequence of maps as the value";

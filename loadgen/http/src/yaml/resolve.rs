@@ -11,7 +11,7 @@ use serde_json::{Number, Value};
 /// The prefix of YAML's own tags.
 const CORE: &str = "tag:yaml.org,2002:";
 
-/// A scalar, as go-yaml resolves it.
+/// A scalar with the type to which go-yaml resolves it.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Scalar<'t> {
     Null,
@@ -28,7 +28,7 @@ impl<'t> Scalar<'t> {
     /// Returns the JSON that Go writes for the scalar.
     ///
     /// # Errors
-    /// Go's message about a number that JSON cannot represent.
+    /// Fails with Go's message if JSON cannot represent a number.
     pub(super) fn value(&self) -> Result<Value, String> {
         Ok(match self {
             Scalar::Null => Value::Null,
@@ -41,7 +41,7 @@ impl<'t> Scalar<'t> {
         })
     }
 
-    /// Returns the scalar as the name of a member. `None` for null, which is not a valid name.
+    /// Returns the scalar as the name of a member; `None` for null, which is not a valid name.
     pub(super) fn name(&self) -> Option<Cow<'t, str>> {
         Some(match self {
             Scalar::Null => return None,
@@ -57,7 +57,7 @@ impl<'t> Scalar<'t> {
         })
     }
 
-    /// Returns the scalar for a value. `None` for lists and maps.
+    /// Returns the scalar for a value; `None` for lists and maps.
     pub(super) fn from_value(value: &Value) -> Option<Scalar<'static>> {
         Some(match value {
             Value::Null => Scalar::Null,
@@ -85,7 +85,7 @@ impl<'t> Scalar<'t> {
     }
 }
 
-/// Converts a number as Go writes it to JSON: without a decimal point if it has no fraction.
+/// Converts a number as Go writes it in JSON: without a decimal point if it has no fraction.
 fn json_number(number: f64) -> Result<Number, String> {
     const WITH_EXPONENT: f64 = 1e21;
     if number.fract() == 0.0 && number.abs() < WITH_EXPONENT {
@@ -105,10 +105,10 @@ fn json_number(number: f64) -> Result<Number, String> {
     })
 }
 
-/// Resolves a text with its tag, if it has one.
+/// Resolves a scalar by its tag or, if it has no tag and is plain, by its text.
 ///
 /// # Errors
-/// The text is invalid for the tag.
+/// Fails if the text is invalid for the tag.
 pub(super) fn resolve<'t>(
     text: &'t str,
     is_plain: bool,
@@ -143,7 +143,7 @@ pub(super) fn resolve<'t>(
     }
 }
 
-/// Resolves an unquoted text.
+/// Resolves a plain (unquoted) scalar.
 fn plain(text: &str) -> Scalar<'_> {
     match text {
         "" | "~" | "null" | "Null" | "NULL" => return Scalar::Null,
@@ -208,7 +208,8 @@ fn number(text: &str) -> Option<Scalar<'static>> {
     float(text)
 }
 
-/// Resolves a number with a point or an exponent, or with too many digits for an integer.
+/// Resolves a number with a decimal point or an exponent, or with too many digits for an integer;
+/// `None` for any other text.
 fn float(text: &str) -> Option<Scalar<'static>> {
     let digits = text.strip_prefix(['+', '-']).unwrap_or(text);
     let is_digits = |text: &str| text.bytes().all(|it| it.is_ascii_digit());
@@ -226,7 +227,7 @@ fn float(text: &str) -> Option<Scalar<'static>> {
         && !(whole.is_empty() && fraction.is_empty())
         && exponent.is_none_or(is_exponent);
     let number: f64 = is_float.then(|| text.parse().ok()).flatten()?;
-    // A number out of range is a string.
+    // A number that is out of range is a string.
     number.is_finite().then_some(Scalar::Float(number))
 }
 

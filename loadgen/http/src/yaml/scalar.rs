@@ -1,4 +1,4 @@
-//! Styles of strings: plain, quoted, or literal.
+//! The styles in which strings are written: plain, quoted, or literal.
 
 /// The style of a string.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -81,7 +81,7 @@ fn is_printable(character: char) -> bool {
         '\n' | ' '..='~' | '\u{a0}'..='\u{d7ff}' | '\u{e000}'..='\u{fefe}' | '\u{ff00}'..='\u{fffd}')
 }
 
-/// Returns the escape sequence of a character in double quotes, or `None` if it needs none.
+/// Returns the escape sequence of a character in double quotes; `None` if the character needs none.
 pub(super) fn escape(character: char) -> Option<String> {
     let short = match character {
         '"' => '"',
@@ -151,7 +151,7 @@ fn is_number(text: &str) -> bool {
     is_digits(whole) && !fraction.is_empty() && is_digits(fraction) && has_exponent
 }
 
-/// Reports whether a string is a number in base 60, as in older versions of YAML: `10:30`.
+/// Reports whether a string is a number in base 60, as in YAML 1.1: `10:30`.
 fn is_sexagesimal(text: &str) -> bool {
     let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
     let mut parts = whole.split(':');

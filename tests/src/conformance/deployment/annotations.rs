@@ -1,4 +1,4 @@
-//! Cases of `deployment_annotations`: revision and annotations of the newest ReplicaSet.
+//! Cases of `deployment_annotations`: the revision and the annotations of the newest ReplicaSet.
 
 use podstorm::deployment::set_annotations;
 use podstorm::object::Labels;

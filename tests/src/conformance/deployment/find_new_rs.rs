@@ -1,4 +1,4 @@
-//! Cases of `deployment_find_new_rs`: new and old ReplicaSets, their orders and revisions.
+//! Cases of `deployment_find_new_rs`: the new and the old ReplicaSets, their orders and revisions.
 
 use podstorm::deployment::find_new::{
     by_revision, last_revision, max_revision, new_and_old, readable_revision,
@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use crate::conformance::{Fields, expect_eq};
 
-/// Outputs that only scaling uses. The cases of `deployment_proportions` compare their effects.
+/// The outputs that only scaling uses. The cases of `deployment_proportions` compare their effects.
 const OF_SCALING: [&str; 3] = ["bySizeNewer", "bySizeOlder", "activeOrLatest"];
 
 /// Runs one case.
@@ -50,7 +50,7 @@ fn names(replica_sets: &[&ReplicaSet]) -> Value {
     names.collect()
 }
 
-/// Returns a template that is unique to a version.
+/// Returns a template that differs for each version.
 fn template_of(version: &Value) -> Value {
     json!({"spec": {"containers": [{"name": "c", "image": format!("i:{version}")}]}})
 }

@@ -22,12 +22,13 @@ fn step(harness: &Harness, step: &mut Fields) -> Result<(), String> {
     let now = Now::default();
     let op = step.text("op")?;
     let object = step.take("object");
-    // The key of a tombstone; the object has it too.
+    // A tombstone has a key. Ignore it, because the object has it, too.
     step.text("key")?;
     let lists = step.take("listError").is_none();
     let controller = &harness.controller;
     match (op.as_str(), object) {
-        // A typed handler can't get an object of another type or a tombstone without an object.
+        // A typed handler can't receive an object of another type, or a tombstone without an
+        // object.
         ("garbage", _) | (_, None) => {}
         (op, Some(object)) if op.starts_with("deployment") => {
             let object: AnyObject = Arc::new(super::deployment(object)?);
@@ -52,12 +53,12 @@ fn step(harness: &Harness, step: &mut Fields) -> Result<(), String> {
         ours.push(controller.name(0, key).to_string());
     }
     let mut out = step.object("out")?;
-    // Ignored: upstream lists live objects. Here the cached ReplicaSets are counted, so no list can
+    // Ignored: upstream lists live objects. Here, cached ReplicaSets are counted, so no list can
     // fail.
     out.list("requests")?;
     let mut queue = out.texts("queue")?;
     out.finish()?;
-    // A waiting key is queued once.
+    // A key that is waiting is not queued again.
     let mut seen = BTreeSet::new();
     queue.retain(|key| seen.insert(key.clone()));
     match lists {

@@ -1,4 +1,4 @@
-//! The environment of a whole sync of a Deployment: its caches, and an API that records requests.
+//! The environment of a sync of a Deployment: the caches, and an API that records requests.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -19,8 +19,8 @@ use crate::conformance::fields::{is_empty, without};
 /// The monotonic time of a sync.
 pub(super) const MONO_NS: i64 = 1_000_000_000_000_000;
 
-/// Formats an object like the recordings: without null and empty members, except for those that
-/// have a meaning.
+/// Formats an object like the recordings: without null and empty members, except those whose
+/// presence has a meaning.
 pub(super) fn shown(value: Value) -> Value {
     const KEPT: [&str; 4] = ["selector", "securityContext", "emptyDir", "ephemeral"];
     without(value, &|name, value| {
@@ -28,7 +28,7 @@ pub(super) fn shown(value: Value) -> Value {
     })
 }
 
-/// Returns the body of an object, without `apiVersion` and `kind`.
+/// Returns the JSON of an object without `apiVersion` and `kind`.
 pub(super) fn body(object: &AnyObject) -> Value {
     without_type(object.to_json())
 }
@@ -42,7 +42,7 @@ fn without_type(object: Value) -> Value {
     object
 }
 
-/// Returns the error of a write whose object was changed meanwhile.
+/// Returns the error of a write whose object was changed in the meantime.
 pub(super) fn conflict(kind: Kind, name: &str) -> ApiError {
     let resource = kind.group_resource();
     let text = "the object has been modified; please apply your changes to the latest version and try again";
@@ -64,11 +64,11 @@ pub(super) struct Harness {
 #[derive(Default)]
 pub(super) struct Run {
     pub(super) events: Vec<Value>,
-    /// The text of the error, and the step that failed.
+    /// The text of the error and the step that failed; `None` if the sync succeeded.
     pub(super) error: Option<(String, &'static str)>,
     /// The keys that the sync itself added to the queue.
     pub(super) queue: Vec<Value>,
-    /// Whether the worker forgot the key.
+    /// Whether the worker made the queue forget the failures of the key.
     pub(super) forgotten: bool,
 }
 
@@ -182,8 +182,8 @@ impl Harness {
     }
 }
 
-/// The objects that requests write, by resource and name: the bases of the recordings' merge
-/// patches.
+/// The objects that requests write, by resource and name. The merge patches in the recordings are
+/// based on them.
 #[derive(Default)]
 pub(super) struct Bases(pub(super) BTreeMap<(Kind, String), Value>);
 
@@ -217,12 +217,12 @@ impl Bases {
                 options: None,
                 ..
             } => json!({"verb": "delete", "resource": kind.resource(), "name": name.as_str()}),
-            // Upstream makes no such request, so no recording contains it.
+            // Upstream does not send such a request, so no recording contains it.
             other => json!({"asked": RequestInfo::from_request(other).to_string()}),
         }
     }
 
-    /// Returns the recorded request with the complete body that its merge patch yields.
+    /// Returns the recorded request with the complete body, to which its merge patch is applied.
     pub(super) fn whole(&self, mut recorded: Value) -> Result<Value, String> {
         let Value::Object(members) = &mut recorded else {
             return Err(format!("expected a request object: {recorded}"));
@@ -262,7 +262,7 @@ fn written(object: &AnyObject, subresource: Option<&str>) -> Value {
     Value::Object(note)
 }
 
-/// Returns an object as the response of a server.
+/// Returns the answer of a server that contains an object.
 pub(super) fn answered(kind: Kind, value: Value) -> Result<Answer, String> {
     let object: AnyObject = if kind == Kind::REPLICA_SET {
         Arc::new(ReplicaSet::from_json(value).map_err(|error| error.to_string())?)

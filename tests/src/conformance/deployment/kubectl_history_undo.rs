@@ -54,7 +54,7 @@ pub(in crate::conformance) fn run(case: &mut Fields) -> Result<(), String> {
     }))
 }
 
-/// Returns kubectl's requests: none for an impossible revision.
+/// Returns kubectl's requests; empty for a revision that does not exist.
 fn requests(
     deployment: &Deployment,
     revision: i64,

@@ -1,4 +1,4 @@
-//! Cases of the Deployment controller and of kubectl's rollout commands.
+//! Cases of the Deployment controller, and of kubectl's rollout commands.
 
 pub(super) mod annotations;
 pub(super) mod fenceposts;
@@ -23,7 +23,7 @@ fn deployment(value: Value) -> Result<Deployment, String> {
     Deployment::from_json(value).map_err(|error| format!("deployment: {error}"))
 }
 
-/// Decodes a pod template. Returns its form too.
+/// Decodes a pod template. Also returns its form.
 fn template(value: Value) -> Result<(PodTemplate, TemplateForm), String> {
     let template = PodTemplate::from_json(value).map_err(|error| format!("template: {error}"))?;
     let form = TemplateForm::from_template(&template);

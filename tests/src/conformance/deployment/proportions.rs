@@ -44,7 +44,7 @@ pub(in crate::conformance) fn run(case: &mut Fields) -> Result<(), String> {
         let size = planned.map_or(set.replicas(), |(_, size)| *size);
         (set.metadata.name.to_string(), Value::from(size))
     });
-    // Writes that change only annotations leave the size as it is. The cases of whole syncs cover
+    // Writes that change only annotations don't change the size. The cases of whole syncs cover
     // them.
     let mut changes = recorded.list("writes")?;
     changes.retain(|write| write["annotationsOnly"] != true);
@@ -57,7 +57,7 @@ pub(in crate::conformance) fn run(case: &mut Fields) -> Result<(), String> {
         })
         .collect();
     expect_eq("writes", &writes, &changes)?;
-    // Intermediate values, which determine sizes and writes.
+    // Ignore intermediate values, which determine the sizes and writes.
     for member in ["replicasToAdd", "firstProportion"] {
         recorded.value(member);
     }

@@ -1,5 +1,5 @@
-//! Cases of `deployment_rollouts`: rollouts, one sync after another, with a server that answers as
-//! recorded.
+//! Cases of `deployment_rollouts`: rollouts, one sync after the other, with a server that answers
+//! as recorded.
 
 use podstorm::client::{Answer, ApiError, Reason, Request};
 use podstorm::deployment::rollout::rollout_status;
@@ -16,7 +16,7 @@ use crate::conformance::{Fields, expect_eq};
 
 /// Runs one case.
 pub(in crate::conformance) fn run(case: &mut Fields) -> Result<(), String> {
-    // The origin of the case and the time of its first step, which the step repeats.
+    // Ignore the origin of the case, and the time of its first step, which the step repeats.
     case.text("category")?;
     case.text("start")?;
     let key = case.text("key")?;
@@ -31,7 +31,7 @@ pub(in crate::conformance) fn run(case: &mut Fields) -> Result<(), String> {
     case.each("steps", |step| stage.step(step))
 }
 
-/// The stored objects between the steps.
+/// The stored objects, which remain between the steps.
 struct Stage {
     harness: Harness,
     key: String,
@@ -45,7 +45,7 @@ struct Stage {
 
 impl Stage {
     fn step(&mut self, step: &mut Fields) -> Result<(), String> {
-        // `set` has the effects of the user's actions.
+        // Ignore the user's actions, because `set` contains their effects.
         step.list("user")?;
         let time = step.text("now")?;
         let now = Now {
@@ -94,7 +94,7 @@ impl Stage {
         step.is(json!({"sizes": sizes.collect::<Map>(), "rolloutStatus": self.told()?}))
     }
 
-    /// Applies the changes since the last sync.
+    /// Applies the changes that others have made since the last sync.
     fn set(&mut self, mut changes: Fields) -> Result<(), String> {
         if let (Value::Object(deployment), Value::Object(patch)) =
             (&mut self.deployment, &changes.value("deployment"))
@@ -118,7 +118,7 @@ impl Stage {
         changes.finish()
     }
 
-    /// Builds a pod of a ReplicaSet.
+    /// Builds a pod of a ReplicaSet from its recorded members.
     fn pod(&self, value: Value) -> Result<Value, String> {
         let mut pod = Fields::new(value, "pod")?;
         let set = pod.text("replicaSet")?;
@@ -153,7 +153,7 @@ struct Server<'a> {
 }
 
 impl Server<'_> {
-    /// Checks a request and returns the recorded response.
+    /// Checks a request against the recording and returns the recorded response.
     fn answer(&mut self, request: &Request, recorded: Value) -> Result<Answer, String> {
         let mut recorded = Fields::new(self.bases.whole(recorded)?, "request")?;
         let mut result = recorded.object("result")?;
@@ -196,7 +196,7 @@ impl Server<'_> {
             stored["metadata"]["annotations"] = sent["metadata"]["annotations"].take();
             stored["status"] = sent["status"].take();
         } else {
-            // A write of the object keeps the status.
+            // A write of the object does not change the status.
             if !stored["status"].is_null() {
                 sent["status"] = stored["status"].take();
             }
@@ -206,7 +206,7 @@ impl Server<'_> {
             stored["metadata"][member] = value.clone();
         }
         let stored = stored.clone();
-        // A second write in the same step is recorded relative to the created object.
+        // The recording of a second write in the same step is relative to the created object.
         let base = (kind, object.metadata().name.to_string());
         if !self.bases.0.contains_key(&base) {
             self.bases.set(kind, &stored);
@@ -221,7 +221,7 @@ fn without_version(request: &mut Value) {
     }
 }
 
-/// Returns the error for a recorded mark.
+/// Returns the error that a mark in a recording represents.
 fn refusal(mark: &str, value: &Value, request: &Request) -> Result<ApiError, String> {
     let (Request::Create { object } | Request::Put { object } | Request::PutStatus { object }) =
         request

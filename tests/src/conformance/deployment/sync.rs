@@ -34,7 +34,7 @@ pub(in crate::conformance) fn run(case: &mut Fields) -> Result<(), String> {
     let (namespace, name) = match parse_key(&key) {
         Ok(names) => names,
         Err(error) => {
-            // Keys consist of names here, so a key that can't be split never reaches a sync.
+            // Keys consist of names here, so an invalid key never reaches a sync.
             expect_eq("error", &error.to_string(), &out.text("error")?)?;
             out.rest();
             return Ok(());
@@ -56,8 +56,8 @@ pub(in crate::conformance) fn run(case: &mut Fields) -> Result<(), String> {
     }))
 }
 
-/// Sorts patches by name: their order is free. The read of the Deployment stays before the first
-/// adoption.
+/// Sorts patches by name, because their order is not defined. The read of the Deployment stays
+/// before the first adoption.
 fn by_name(mut requests: Vec<Value>) -> Vec<Value> {
     let is_claim = |request: &Value| request["verb"] == "get" || request["verb"] == "patch";
     let end = requests.iter().position(|it| !is_claim(it));
@@ -72,7 +72,7 @@ fn by_name(mut requests: Vec<Value>) -> Vec<Value> {
     requests
 }
 
-/// Returns the recordings' name for the step that failed.
+/// Returns the name that recordings use for the step that failed.
 fn class_of(label: &str) -> &'static str {
     match label {
         "" => "none",
@@ -96,7 +96,8 @@ struct Api {
     cached: Value,
     bases: Bases,
     requests: Vec<Value>,
-    /// The outcomes of calls in order, and the outcomes of all calls with a name.
+    /// The outcomes of creates: first those of single calls in order, then those of all calls with
+    /// a name.
     creates: Vec<Value>,
     status_puts: Vec<Value>,
     puts: Vec<Value>,
@@ -107,7 +108,7 @@ struct Api {
     gets_called: usize,
     creates_called: usize,
     accepted: u64,
-    /// The versions on the server, if it checks them.
+    /// The versions of the objects on the server; `None` if the case does not check versions.
     versions: Option<BTreeMap<(Kind, String), String>>,
     names: Vec<String>,
 }
@@ -218,7 +219,7 @@ impl Api {
         if let Some(error) = outcome(error.as_ref()) {
             return Ok(Answer::Failed(api_error(error)?));
         }
-        // The whole entry may be an error.
+        // The entry itself may be an error.
         if get.rest().contains_key("message") {
             return Ok(Answer::Failed(api_error(&self.gets[at])?));
         }
@@ -301,7 +302,7 @@ mod tests {
     use super::*;
     use crate::requests::{furnish, samples};
 
-    /// Every request that the controller never makes is an error.
+    /// A request that the controller never sends is an error.
     #[test]
     fn a_request_without_a_recording_is_an_error() {
         let cluster = Cluster::new(ClusterOptions::default());

@@ -35,7 +35,7 @@ impl Case {
                     other => other.as_str().into_iter().collect(),
                 };
                 if name == "Last-Modified" && wanted == ["$time"] {
-                    // An HTTP date.
+                    // The recorded value is an HTTP date.
                     match found.as_slice() {
                         [time] if httpdate::parse_http_date(time).is_ok() => {}
                         _ => all.push(format!("{name}: found {found:?}")),
@@ -57,7 +57,7 @@ impl Case {
         }
         if let Some(text) = recorded["bodyText"].as_str() {
             let found = String::from_utf8_lossy(&answer.body);
-            // Only one of upstream's OpenAPI writers ends the text with a newline.
+            // Only one of upstream's OpenAPI writers adds a newline at the end.
             let (text, found) = (text.trim_end_matches('\n'), found.trim_end_matches('\n'));
             if !self.symbols.matches_text(text, found) {
                 all.push(format!("recorded {text:?}, found {found:?}"));
@@ -103,7 +103,7 @@ impl Case {
     }
 }
 
-/// Returns the parts of an OpenAPI document that the recording keeps.
+/// Returns the parts of an OpenAPI document that recordings contain.
 fn summary(document: &Value, with_deployment: bool) -> Value {
     const SHOWN: usize = 6;
     let none = serde_json::Map::new();
@@ -135,7 +135,7 @@ pub(super) fn name_of(object: &Value) -> String {
     object["metadata"]["name"].to_string()
 }
 
-/// Sorts the causes of a Status and the parts of its message.
+/// Sorts the causes in a Status, and the corresponding parts of its message.
 fn sort_causes(body: &mut Value) {
     let causes = body.pointer_mut("/details/causes");
     let Some(causes) = causes.and_then(Value::as_array_mut) else {

@@ -1,5 +1,5 @@
-//! Comparison of a response with a recorded one, in which symbols replace values that the server
-//! chooses.
+//! Comparison of a response with a recorded one. In recordings, symbols replace the values that the
+//! server chooses.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 
 use super::shapes::fits;
 
-/// The values of symbols in one case.
+/// The values that the symbols have in one case.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Symbols {
     values: BTreeMap<String, String>,
@@ -16,7 +16,7 @@ pub(super) struct Symbols {
     pub(super) without_managed_fields: bool,
 }
 
-/// Symbols that have one value per case if they have a number.
+/// The symbols that have one value per case if they are numbered.
 const BOUND: [&str; 8] = [
     "uid",
     "rv",
@@ -27,7 +27,7 @@ const BOUND: [&str; 8] = [
     "nodePort",
     "etag",
 ];
-/// Symbols whose every occurrence may have a different value.
+/// The symbols that may have a different value at every occurrence.
 const FREE: [&str; 11] = [
     "gen",
     "nodePort",
@@ -42,15 +42,15 @@ const FREE: [&str; 11] = [
     "dnserror",
 ];
 
-/// A piece of a recorded text.
+/// A part of a recorded text.
 enum Piece<'a> {
-    /// Literal text. `$run(x,n)` is replaced with n repetitions of x.
+    /// Literal text. In it, n repetitions of x have replaced `$run(x,n)`.
     Text(Cow<'a, str>),
     Bound(&'a str),
     Free(&'a str),
 }
 
-/// Splits a recorded text into symbols and the text between them.
+/// Splits a recorded text into symbols and the literal text between them.
 fn pieces(text: &str) -> Vec<Piece<'_>> {
     let mut pieces = Vec::new();
     let mut rest = text;
@@ -93,20 +93,21 @@ fn pieces(text: &str) -> Vec<Piece<'_>> {
     pieces
 }
 
-/// Returns the text of a leading `(x,n)`, and the length of the notation.
+/// Expands a leading `(x,n)`. Returns the result and the length of the notation; `None` if there is
+/// no such notation.
 fn run(text: &str) -> Option<(String, usize)> {
     let (inside, _) = text.strip_prefix('(')?.split_once(')')?;
     let (unit, count) = inside.rsplit_once(',')?;
     Some((unit.repeat(count.parse().ok()?), inside.len() + 2))
 }
 
-/// Reports whether a path without its query equals `name`.
+/// Reports whether a path, without its query, equals `name`.
 pub(super) fn is_named(path: &str, name: &str) -> bool {
     path.split('?').next() == Some(name)
 }
 
 impl Symbols {
-    /// Returns the versions that are bound to symbols of objects.
+    /// Returns the versions to which symbols of objects are bound.
     pub(super) fn versions(&self) -> BTreeMap<String, u64> {
         let versions = self
             .values
@@ -117,7 +118,8 @@ impl Symbols {
         versions.collect()
     }
 
-    /// Fills the values of this run into a recorded text, for sending. `$rv1+1000000` is a sum.
+    /// Replaces the symbols in a recorded text by the values of this run, for sending.
+    /// `$rv1+1000000` is a sum.
     pub(super) fn fill(&self, text: &str) -> String {
         let mut out = String::new();
         let mut pieces = pieces(text).into_iter().peekable();
@@ -154,7 +156,7 @@ impl Symbols {
         out
     }
 
-    /// Fills the values of this run into a recorded value, for sending.
+    /// Replaces the symbols in a recorded value by the values of this run, for sending.
     pub(super) fn fill_value(&self, value: &Value) -> Value {
         match value {
             Value::String(text) => self.fill(text).into(),
@@ -177,8 +179,8 @@ impl Symbols {
         }
     }
 
-    /// Reports whether a string matches the recorded one. Binds unbound symbols to the text in
-    /// their place.
+    /// Reports whether a string matches the recorded one. Binds unbound symbols to the text at
+    /// their position.
     pub(super) fn matches_text(&mut self, recorded: &str, found: &str) -> bool {
         let (recorded, found) = (without_quoted(recorded), without_quoted(found));
         let all = pieces(&recorded);
@@ -230,11 +232,11 @@ impl Symbols {
             return false;
         }
         if kind == symbol {
-            // Without a number, each occurrence may differ.
+            // Without a number, the value may differ at each occurrence.
             return true;
         }
         if kind == "lrv" {
-            // A list is not older than any version seen before.
+            // The version of a list is at least any version that was seen before.
             let version = value.parse::<u64>().unwrap_or(0);
             return self.versions().values().all(|seen| *seen <= version);
         }
@@ -243,7 +245,7 @@ impl Symbols {
         others.all(|(_, other)| other != value)
     }
 
-    /// Adds the differences between a response and the recorded one.
+    /// Adds the differences between a response and the recorded response to a list.
     pub(super) fn differences(
         &mut self,
         path: &str,
@@ -298,7 +300,7 @@ impl Symbols {
             if name == "columnDefinitions" && recorded.is_string() {
                 continue;
             }
-            // In an abridged object, null stands for an absent member.
+            // In an abridged object, null represents an absent member.
             if recorded.is_null() && recorded_members.contains_key("$rest") {
                 continue;
             }
@@ -324,7 +326,8 @@ impl Symbols {
     }
 }
 
-/// Removes an object that is quoted in full after an undecodable patch. The text after it counts.
+/// Removes an object that a message quotes in full after an undecodable patch. The text after the
+/// object is kept.
 fn without_quoted(text: &str) -> Cow<'_, str> {
     const BEGIN: &str = "Invalid value: \"{";
     const END: &str = "}\": ";
@@ -335,7 +338,7 @@ fn without_quoted(text: &str) -> Cow<'_, str> {
     }
 }
 
-/// Sorts entries of `managedFields` independently of their times.
+/// Sorts entries of `managedFields` regardless of their times.
 fn by_owner(entries: &[Value]) -> Vec<Value> {
     let mut entries = entries.to_vec();
     entries.sort_by_key(|entry| {

@@ -9,7 +9,7 @@ use super::play::Case;
 use super::server::Server;
 
 impl Case {
-    /// Compares the events that a watch has delivered.
+    /// Compares the events that a watch has delivered with the recorded ones.
     pub(super) async fn events(
         &mut self,
         server: &Server,
@@ -59,7 +59,7 @@ impl Case {
         let before = self.symbols.clone();
         match self.compare_events(&recorded, &lines) {
             Err(_) if is_start => {
-                // The objects of an initial state may have any order.
+                // The objects of an initial state may come in any order.
                 self.symbols = before;
                 self.compare_events(&start_by_name(&recorded), &start_by_name(&lines))
             }
@@ -76,7 +76,7 @@ impl Case {
             }
             let at = format!("{} event", recorded["type"]);
             let (object, found) = (&recorded["object"], &found["object"]);
-            // Upstream adds empty members to a bookmark's object.
+            // Upstream adds empty members to the object of a bookmark.
             let members: &[&str] = match recorded["type"] == "BOOKMARK" {
                 true => &["kind", "apiVersion", "metadata"],
                 false => &[],

@@ -1,11 +1,11 @@
-//! Bodies that are too large for the recording, which has only their size and a description.
+//! Bodies that are too large for recordings, which contain only their size and a description.
 
 use serde_json::json;
 
-/// Builds the body of the given size from its description.
+/// Builds a body of the given size from its description.
 ///
 /// # Errors
-/// The description is unknown, or the body has another size.
+/// Fails if the description is unknown, or if the body has another size.
 pub(super) fn body(note: &str, bytes: u64) -> Result<String, String> {
     let unknown = || format!("unknown body: {note}");
     let text = |words: &str| {

@@ -1,7 +1,7 @@
 //! Sequences of requests and their responses, recorded from a Kubernetes 1.36.2 API server.
 //!
-//! Each file is played twice, each time against one fresh server: in process, where time passes
-//! only when nothing else happens, and over HTTP/1.1 on a real connection.
+//! Each file is played twice, each time against a fresh server: once in process, where time passes
+//! only when nothing else happens, and once over HTTP/1.1 on a real connection.
 
 mod answer;
 mod compare;
@@ -27,7 +27,7 @@ pub use sent::keep_texts;
 pub use server::{AUTHORIZATION, Server};
 pub use shapes::fits;
 
-/// The outcomes of one case, by transport.
+/// The outcomes of one case on both transports.
 #[derive(Clone, Debug)]
 pub struct Played {
     /// The outcome in process.
@@ -37,16 +37,17 @@ pub struct Played {
 }
 
 impl Played {
-    /// Combines the outcomes. The differences name the transport if only one has any.
+    /// Combines the outcomes. The differences name the transport if the outcomes differ on only
+    /// one.
     ///
     /// # Errors
-    /// The case differs on a transport.
+    /// Returns the differences if the case differs on a transport.
     pub fn outcome(self) -> Result<(), Differences> {
         match (self.in_process, self.over_http) {
             (Ok(()), Ok(())) => Ok(()),
             (Err(differences), Ok(())) => Err(differences.about("in process only")),
             (Ok(()), Err(differences)) => Err(differences.about("over HTTP only")),
-            // The same differences, except for UIDs and times.
+            // The same differences on both transports, except for UIDs and times.
             (Err(differences), Err(_)) => Err(differences),
         }
     }
@@ -81,14 +82,14 @@ fn runtime(is_paused: bool) -> Runtime {
         .expect("a runtime with one thread starts")
 }
 
-/// Plays the cases one after another on one server. A case that hangs blocks its server, so the
-/// next one gets a fresh server.
+/// Plays the cases one after the other on one server. A case that hangs blocks its server, so the
+/// next case gets a fresh server.
 fn play_in_one_way(
     in_process: bool,
     cases: &Arc<Vec<Value>>,
     limit: Duration,
 ) -> Vec<Result<(), Differences>> {
-    // These cases were recorded before any other case had defined a kind.
+    // These cases were recorded before any other case defined a kind.
     let is_early = |case: &Value| matches!(case["category"].as_str(), Some("discovery" | "paths"));
     let mut order: Vec<usize> = (0..cases.len()).collect();
     order.sort_by_key(|at| !is_early(&cases[*at]));

@@ -4,11 +4,11 @@ use serde_json::Value;
 
 use super::compare::Symbols;
 
-/// Checks that versions ascend: by the numbers of their symbols, or in the order of `rvOrder`.
-/// Skips the versions that `free` excludes.
+/// Checks that versions ascend, either by the numbers of their symbols or in the order of
+/// `rvOrder`. Skips the versions that `free` excludes.
 ///
 /// # Errors
-/// The first two versions that do not ascend.
+/// Returns the first two versions that do not ascend.
 pub(super) fn check(symbols: &Symbols, case: &Value) -> Result<(), String> {
     let mut bound = symbols.versions();
     let names: Vec<String> = match case["rvOrder"].as_array() {
@@ -24,7 +24,7 @@ pub(super) fn check(symbols: &Symbols, case: &Value) -> Result<(), String> {
             names
         }
     };
-    // Of versions created at the same time, only the first is checked.
+    // Of several versions that were created at the same time, only the first is checked.
     let free = case["free"].as_str().unwrap_or("");
     if let Some(free) = free.strip_prefix("order of ") {
         for name in free.split(" and ").skip(1) {

@@ -15,8 +15,8 @@ use super::server::{Answered, Server};
 /// The maximum number of tries for a request whose response is eventually consistent.
 const REPEATS: u32 = 20;
 
-/// The known members of a case, a step and a response. An unknown member is an error, because the
-/// player does not understand it.
+/// The known members of a case, of a step and of a response. An unknown member is an error, because
+/// the player would not understand it.
 const CASE: &str = "category description free managedFields namespace rvOrder steps unstable";
 const STEP: &str = "body bodyBytes bodyFrom bodyText ended eventually events free headers lines \
                     method note path response watch";
@@ -26,7 +26,7 @@ const ANSWER: &str = "body bodyBinary bodyText headers status";
 #[derive(Default)]
 pub(super) struct Case {
     pub(super) symbols: Symbols,
-    /// The bodies of the responses so far, by step.
+    /// The bodies of the responses so far, by the number of the step.
     pub(super) bodies: BTreeMap<usize, Value>,
     pub(super) watches: BTreeMap<String, Watched>,
 }
@@ -34,14 +34,14 @@ pub(super) struct Case {
 /// An open watch.
 pub(super) struct Watched {
     pub(super) body: Answered,
-    /// Whether the events of its initial state were compared.
+    /// Whether the events of the initial state have been compared.
     pub(super) is_past_start: bool,
 }
 
 /// Plays all steps of a case, even after a difference.
 ///
 /// # Errors
-/// The differences.
+/// Returns the differences, if there are any.
 pub(super) async fn play(
     server: &mut Server,
     case: &Value,
@@ -61,7 +61,7 @@ pub(super) async fn play(
             let problem = format!("the namespace was not created: {}", answer.status());
             return Err(problem.into());
         }
-        // Read to the end, so that the connection is free again.
+        // Read to the end, so that the connection becomes free again.
         answer.into_body().collect().await?;
     }
     let steps = case["steps"].as_array().ok_or("no steps")?;
@@ -135,7 +135,7 @@ impl Case {
             if let Ok(value) = serde_json::from_slice(&answer.body) {
                 self.bodies.insert(number, value);
             }
-            // Undo the bindings of a response that came too early.
+            // Undo the bindings from a response that came too early.
             let before = self.symbols.clone();
             match self.compare(step, &answer) {
                 Err(_) if left > 0 => {

@@ -1,13 +1,13 @@
-//! Request bodies as they were sent, with the original order of members, notation of numbers, and
+//! Request bodies as they were sent: with the original order of members, notation of numbers, and
 //! spaces.
 
 use serde_json::Value;
 
-/// Stores the text of each JSON body in its step. `line` is the text of the case. Bodies with long
-/// runs stay as they are.
+/// Stores the text of each JSON body in its step. `line` is the text of the case. Bodies that
+/// contain long runs are not changed.
 ///
-/// The recorder wrote a space after each comma and colon, which the recording omits. Upstream keeps
-/// these spaces in the data of a ControllerRevision, and refuses to remove them.
+/// The recorder sent a space after each comma and colon, but did not record it. Upstream keeps
+/// these spaces in the data of a ControllerRevision, and rejects a change that removes them.
 pub fn keep_texts(case: &mut Value, line: &str) {
     let steps = case["steps"].as_array_mut().into_iter().flatten();
     let texts = member(line, "steps").map(parts).unwrap_or_default();
@@ -40,7 +40,8 @@ pub(super) fn with_blanks(text: &str) -> String {
     out + rest
 }
 
-/// Returns the text of a member of an object. The name must have no escapes.
+/// Returns the text of a member of an object; `None` if the object lacks it. The name must not need
+/// escapes.
 fn member<'t>(object: &'t str, name: &str) -> Option<&'t str> {
     let parts = parts(object);
     let mut members = parts.iter().filter_map(|part| {

@@ -1,4 +1,4 @@
-//! The server that plays the cases, and its transports.
+//! The server on which cases are played, and its transports.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -20,10 +20,10 @@ use podstorm_http::{ApiServer, Credentials, User, listen};
 use podstorm_sim::engine::client::{ApiCalls, Client as InProcess};
 use tokio::net::{TcpListener, TcpStream};
 
-/// The default credential of a step.
+/// The default credential of the requests.
 pub const AUTHORIZATION: &str = "Bearer admintoken";
 
-/// The start time of the cases: 2026-06-01, because the times in requests are before 2026.
+/// The time at which cases start: 2026-06-01, because the times in requests are before 2026.
 const START_NS: i64 = 1_780_272_000_000_000_000;
 
 /// The body of a response on any transport.
@@ -33,15 +33,15 @@ pub(super) type Answered = UnsyncBoxBody<Bytes, String>;
 #[derive(Debug)]
 pub struct Server {
     api: ApiServer,
-    /// The time in nanoseconds. It advances only between cases: the times that a case shows must
-    /// not depend on the start of a second.
+    /// The time in nanoseconds. It advances only between cases, because the times that a case shows
+    /// must not depend on when a second starts.
     clock: Arc<AtomicI64>,
     /// `None` for the in-process transport.
     client: Option<Client>,
 }
 
-/// A client that uses one connection for all requests except watches, which have one connection
-/// each.
+/// A client that uses one connection for all requests except watches, each of which has a
+/// connection of its own.
 #[derive(Debug)]
 struct Client {
     address: SocketAddr,
@@ -61,7 +61,7 @@ pub(super) struct Waits {
     pub(super) between_tries: Duration,
 }
 
-/// In process, waiting takes no real time and nothing is late.
+/// Waiting in process takes no real time, and nothing is late.
 const IN_PROCESS: Waits = Waits {
     for_silence: Duration::from_millis(350),
     for_event: Duration::from_millis(350),
@@ -69,8 +69,8 @@ const IN_PROCESS: Waits = Waits {
     between_tries: Duration::from_millis(150),
 };
 
-/// Over HTTP, an event takes less than a millisecond. The in-process run detects surplus events in
-/// any case.
+/// Over HTTP, an event takes less than a millisecond. The in-process run detects surplus events
+/// anyway.
 const OVER_HTTP: Waits = Waits {
     for_silence: Duration::from_millis(15),
     for_event: Duration::from_millis(500),
@@ -92,7 +92,7 @@ impl Server {
         credentials.add_token("usertoken", user("jane", &["dev", "ops"]));
         let options = ClusterOptions {
             keeps_past: true,
-            // As on the recorded server.
+            // The same as on the recorded server.
             forbids_privileged: true,
             ..ClusterOptions::default()
         };
@@ -109,7 +109,7 @@ impl Server {
         let api = ApiServer::builder(cluster)
             .credentials(credentials)
             .clock(Arc::new(move || {
-                // Relaxed: set only while no request is in flight.
+                // Relaxed: the time is set only while no request is in flight.
                 let ns = told.load(Ordering::Relaxed);
                 Now {
                     mono_ns: ns,
@@ -124,7 +124,7 @@ impl Server {
         }
     }
 
-    /// Starts a server on its own port. It runs as long as the runtime.
+    /// Starts a server on a port of its own. The server runs as long as the runtime.
     pub(super) async fn listening() -> Result<Server, String> {
         let mut server = Server::in_process();
         let listener = TcpListener::bind("127.0.0.1:0").await;
@@ -169,12 +169,12 @@ impl Server {
             let name = &*namespace.metadata.name;
             let steps = async |calls| sync(name, &calls).await;
             let mut carry = |asked: &Asked, now: Now| client.carry_out(asked, &mut calls, now);
-            // Ignored: the cases see what remains.
+            // Ignore errors: the cases notice remaining objects.
             drop(run_steps(steps, &mut carry, now));
         }
     }
 
-    /// Sends a request. `is_watch` means that the response may be endless.
+    /// Sends a request. The response may be endless if `is_watch` is set.
     pub(super) async fn send(
         &mut self,
         request: Request<Full<Bytes>>,
@@ -220,7 +220,7 @@ impl Client {
     async fn connect(&self) -> Result<SendRequest<Full<Bytes>>, String> {
         let stream = TcpStream::connect(self.address).await;
         let stream = stream.map_err(|error| format!("connection failed: {error}"))?;
-        // A request must not wait for the acknowledgement of the previous one.
+        // Otherwise, a request would wait until the previous one is acknowledged.
         let _best_effort = stream.set_nodelay(true);
         let (sender, connection) = handshake(TokioIo::new(stream))
             .await

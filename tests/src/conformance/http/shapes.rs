@@ -1,6 +1,6 @@
 //! The shapes of the values that symbols replace.
 
-/// Reports whether a string may be the value of a symbol, given without its number.
+/// Reports whether a string may be the value of a symbol, whose name is given without its number.
 #[must_use]
 pub fn fits(symbol: &str, text: &str) -> bool {
     match symbol {
@@ -9,7 +9,7 @@ pub fn fits(symbol: &str, text: &str) -> bool {
             let is_of_them = |byte: u8| b"bcdfghjklmnpqrstvwxz2456789".contains(&byte);
             text.len() == 5 && text.bytes().all(is_of_them)
         }
-        // From any range.
+        // The address may be from any range.
         "clusterIP" => text.parse::<std::net::Ipv4Addr>().is_ok(),
         "nodePort" => {
             let port = text.parse::<u32>();
@@ -26,7 +26,7 @@ fn is_number(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit())
 }
 
-/// Reports whether a string matches a pattern in which 0 matches any digit.
+/// Reports whether a string matches a pattern in which a 0 matches any digit.
 fn looks_like(pattern: &str, text: &str) -> bool {
     let same = |(wanted, found): (u8, u8)| match wanted {
         b'0' => found.is_ascii_digit(),

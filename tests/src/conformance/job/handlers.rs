@@ -54,7 +54,7 @@ fn step(harness: &Harness, step: &mut Fields, now: &mut Now) -> Result<(), Strin
             });
         }
         ("advance", _) => *now = now.plus_ns(step.int("nanos")?),
-        // A tombstone without an object. Here caches always report the removed object.
+        // A tombstone without an object. Caches always report the removed object, so remove it.
         ("jobTombstone", None) => {
             let before = controller.remembered(key());
             harness.lose_job(&text, *now);
@@ -151,7 +151,7 @@ fn step(harness: &Harness, step: &mut Fields, now: &mut Now) -> Result<(), Strin
     out.finish()
 }
 
-/// Returns the earliest of several additions of each key, as the queue does.
+/// Returns the earliest of several additions of each key, because the queue keeps that one.
 fn earliest(recorded: &[Value]) -> Vec<(String, i64)> {
     let mut all = std::collections::BTreeMap::new();
     for one in recorded {

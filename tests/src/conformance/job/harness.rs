@@ -19,10 +19,10 @@ use crate::conformance::Fields;
 use crate::conformance::scripted_api::{ScriptedGets, api_error};
 use crate::conformance::shared::{Flight, pod};
 
-/// The monotonic time of a sync: late enough for expired expectations.
+/// The monotonic time of a sync: so late that earlier expectations have expired.
 pub(super) const MONO_NS: i64 = 1_000_000_000_000_000;
 
-/// The member of a patch that removes the tracking finalizer.
+/// The member of a patch that removes the tracking finalizer of a pod.
 const REMOVED: &str = "$deleteFromPrimitiveList/finalizers";
 
 /// Decodes a Job.
@@ -30,14 +30,14 @@ pub(super) fn job(value: Value) -> Result<DynamicObject, String> {
     DynamicObject::from_json(Kind::JOB, value).map_err(|error| format!("job: {error}"))
 }
 
-/// The controller over caches.
+/// The Job controller, over caches.
 pub(super) struct Harness {
     pub(super) controller: Controller,
     pub(super) jobs: Arc<dyn AnyInformer>,
     pub(super) pods: Arc<PodCache>,
     /// The latest version of each Job.
     cached: RefCell<BTreeMap<String, AnyObject>>,
-    /// The counters at the last call of `new_metrics`.
+    /// The counters as of the last call of `new_metrics`.
     told: RefCell<BTreeMap<String, i64>>,
 }
 
@@ -84,8 +84,8 @@ impl Harness {
         values.iter().map(read).collect()
     }
 
-    /// Returns the increase of the controller's counters since the last call, with the names of the
-    /// recordings.
+    /// Returns by how much the controller's counters have increased since the last call, under the
+    /// names in the recordings.
     pub(super) fn new_metrics(&self) -> BTreeMap<String, i64> {
         let mut new = BTreeMap::new();
         let mut told = self.told.borrow_mut();
@@ -113,7 +113,7 @@ impl Harness {
         new
     }
 
-    /// Returns the key of `namespace/name`.
+    /// Returns the id of a key `namespace/name`.
     pub(super) fn key(&self, key: &str) -> KeyId {
         let (namespace, name) = key.split_once('/').unwrap_or(("", key));
         self.controller.key(namespace, name)
@@ -160,11 +160,11 @@ impl Harness {
     }
 }
 
-/// Runs the sync of a key from a queue. Of the requests in flight together, patches are answered
-/// first, then deletes, each in the order of names.
+/// Runs the sync of a key from a queue. Among the requests in flight at the same time, patches are
+/// answered first, then deletes, each in the order of names.
 ///
 /// # Errors
-/// The API can't answer a request.
+/// Fails if the API can't answer a request.
 pub(super) fn run(
     harness: &Harness,
     queue: usize,
@@ -217,7 +217,7 @@ pub(super) struct Api {
     flights: usize,
     /// The Job on which the next status write must be based.
     base: Value,
-    /// The requests in order, each with the number of its flight.
+    /// The requests in order, each with the number of the batch in which it was in flight.
     asked: Vec<(usize, Asked)>,
 }
 
@@ -373,8 +373,8 @@ impl Api {
         Ok(Answer::Object(Arc::new(job(stored)?)))
     }
 
-    /// Returns the requests of the sync in the form of the recordings. The recording decides
-    /// whether a run of finalizer patches begins a deletion of pods or stands alone.
+    /// Returns the requests of the sync in the form of the recordings. The recording determines
+    /// whether a run of finalizer patches is the beginning of a deletion of pods or is separate.
     pub(super) fn into_requests(self, recorded: &[Value]) -> Vec<Value> {
         let mut requests: Vec<Value> = Vec::new();
         let mut asked = self.asked.into_iter().peekable();
@@ -437,7 +437,7 @@ impl Api {
     }
 }
 
-/// Combines equal bodies of a batch with their count.
+/// Combines equal bodies in a batch and adds their number.
 fn collapsed(batch: Vec<Value>) -> Vec<Value> {
     let mut all: Vec<Value> = Vec::new();
     for body in batch {

@@ -1,4 +1,4 @@
-//! Cases of `job_orphan`: one sync of the queue of pods that no Job counts.
+//! Cases of `job_orphan`: one sync of the queue of orphaned pods, which no Job counts.
 
 use podstorm::job::{ControllerOptions, ORPHANS, OrphanKey};
 use podstorm::object::Now;
@@ -46,7 +46,7 @@ pub(in crate::conformance) fn run(case: &mut Fields) -> Result<(), String> {
     names.sort();
     let mut theirs = case.object("out")?.rest();
     let mut ours = json!({"error": error, "removeFinalizers": names});
-    // Each parser describes an invalid selector differently.
+    // The text of an invalid selector's error differs between parsers.
     const UNREADABLE: &str = "invalid label selector: ";
     for error in [theirs.get_mut("error"), ours.get_mut("error")] {
         if let Some(Value::String(text)) = error

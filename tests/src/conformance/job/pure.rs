@@ -1,5 +1,5 @@
-//! Cases of the Job controller's decisions that read no cache: `job_indexes`, `job_backoff`,
-//! `job_pod_failure_policy`, `job_success_policy`.
+//! Cases of those decisions of the Job controller that need no cache: `job_indexes`, `job_backoff`,
+//! `job_pod_failure_policy` and `job_success_policy`.
 
 use std::collections::BTreeSet;
 
@@ -14,7 +14,7 @@ use super::harness::nanos;
 use crate::conformance::shared::pod;
 use crate::conformance::{Fields, expect_eq};
 
-/// A limit that truncates no set of indexes.
+/// A limit so high that no set of indexes is truncated.
 const NO_LIMIT: i64 = i64::MAX;
 
 /// Runs one case of `job_indexes`.

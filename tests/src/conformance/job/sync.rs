@@ -1,5 +1,5 @@
-//! Cases of `job_sync`: one whole sync of a Job. Of several delayed additions of a key, the
-//! earliest counts.
+//! Cases of `job_sync`: one whole sync of a Job. If a key is added several times with delays, the
+//! earliest addition counts.
 
 use podstorm::job::backoff::Failures;
 use podstorm::job::{ControllerOptions, JOBS};
@@ -74,7 +74,7 @@ pub(in crate::conformance) fn run(case: &mut Fields) -> Result<(), String> {
         let ours = least(&mut delayed.iter().map(|(_, nanos)| *nanos));
         expect_eq("addAfter", &ours, &recorded.map(|nanos| nanos.max(0)))?;
     } else {
-        // The retry of the failure comes earlier.
+        // The retry after the failure is due earlier.
         out.take("addAfter");
     }
     ours["requests"] = comparable(requests).into();
@@ -180,7 +180,7 @@ fn failures_of(record: Value) -> Result<Failures, String> {
     })
 }
 
-/// Returns the recordings' class of a failure.
+/// Returns the class under which recordings list a failure.
 fn class_of(label: &str, text: &str) -> &'static str {
     match label {
         "key" => "key",
@@ -197,7 +197,7 @@ fn class_of(label: &str, text: &str) -> &'static str {
     }
 }
 
-/// Returns the newest version of pods and of Jobs in texts of the form `resource@version`.
+/// Returns the newest versions of pods and of Jobs in strings of the form `resource@version`.
 fn newest(written: &[String]) -> [Option<String>; 2] {
     ["pods", "jobs.batch"].map(|resource| {
         let of = |text: &String| {
@@ -210,8 +210,8 @@ fn newest(written: &[String]) -> [Option<String>; 2] {
     })
 }
 
-/// Sorts the unordered parts of requests: UIDs, the patches of a claim, and the claim's read, which
-/// comes first.
+/// Sorts the parts of requests that have no defined order: UIDs, and the patches of a claim. The
+/// read of the claim comes first.
 fn comparable(mut requests: Vec<Value>) -> Vec<Value> {
     for request in &mut requests {
         for list in ["succeeded", "failed"] {

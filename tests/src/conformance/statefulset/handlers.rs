@@ -25,8 +25,8 @@ fn step(harness: &Harness, step: &mut Fields) -> Result<(), String> {
     };
     match step.take("object").filter(|object| !object.is_null()) {
         Some(object) => harness.apply(resource, object, is_gone, now)?,
-        // A tombstone without an object, of which upstream has only the key. Here caches always
-        // report the removed object.
+        // A tombstone without an object: upstream has only the key. Caches here always report the
+        // removed object, so remove it.
         None => {
             let (namespace, name) = key.split_once('/').unwrap_or_default();
             if let Some(pod) = harness.pods.get(namespace, name) {
@@ -40,7 +40,7 @@ fn step(harness: &Harness, step: &mut Fields) -> Result<(), String> {
     let mut out = step.object("out")?;
     let mut recorded = out.texts("queue")?;
     recorded.sort();
-    // The queue contains a key once.
+    // A key is in the queue only once.
     recorded.dedup();
     expect_eq("queue", &ours, &recorded)?;
     let delayed: Vec<Value> = harness.drain_delayed(0);

@@ -27,14 +27,14 @@ fn dynamic(kind: Kind, value: Value) -> Result<DynamicObject, String> {
     DynamicObject::from_json(kind, value).map_err(|error| format!("{kind:?}: {error}"))
 }
 
-/// The kinds in the caches besides pods.
+/// The cached kinds, apart from pods.
 const KINDS: [Kind; 3] = [
     Kind::STATEFUL_SET,
     Kind::PERSISTENT_VOLUME_CLAIM,
     Kind::CONTROLLER_REVISION,
 ];
 
-/// The controller over caches.
+/// The StatefulSet controller, over caches.
 pub(super) struct Harness {
     pub(super) controller: Controller,
     pub(super) pods: Arc<PodCache>,
@@ -52,14 +52,14 @@ impl Harness {
         }
     }
 
-    /// Returns the informer of a kind, by the name of its resource.
+    /// Returns the informer for a kind, by the name of the resource.
     pub(super) fn informer(&self, resource: &str) -> Option<&Arc<dyn AnyInformer>> {
         self.informers
             .iter()
             .find(|it| it.kind().resource() == resource)
     }
 
-    /// Adds an object to the cache of its resource, or removes it.
+    /// Adds an object to the cache for its resource, or removes the object from it.
     pub(super) fn apply(
         &self,
         resource: &str,
@@ -86,7 +86,7 @@ impl Harness {
         Ok(())
     }
 
-    /// Returns the key of `namespace/name`.
+    /// Returns the id of a key `namespace/name`.
     pub(super) fn key(&self, key: &str) -> KeyId {
         let (namespace, name) = key.split_once('/').unwrap_or(("", key));
         self.controller.key(namespace, name)
@@ -116,11 +116,11 @@ impl Harness {
     }
 }
 
-/// Runs the sync of a key. Requests in flight together are answered in the order of their resources
-/// and names.
+/// Runs the sync of a key. Requests that are in flight at the same time are answered in the order
+/// of their resources and names.
 ///
 /// # Errors
-/// The API can't answer a request.
+/// Fails if the API can't answer a request.
 pub(super) fn run(
     harness: &Harness,
     key: KeyId,
@@ -238,7 +238,8 @@ impl Asked {
             recorded["body"] =
                 json!({"metadata": Map::from_iter(metadata), "status": self.body["status"]});
         } else if self.verb == "create" && self.kind == Kind::CONTROLLER_REVISION {
-            // Upstream has the namespace only in the path; here it comes from the object.
+            // In upstream's requests, only the path contains the namespace; here, it is in the
+            // object.
             recorded["body"]["metadata"]["namespace"] = Value::Null;
         }
         claim_volumes_by_name(&mut recorded["body"]);
@@ -246,7 +247,7 @@ impl Asked {
     }
 }
 
-/// Sorts the volumes of a pod's own claims, which come first, by name.
+/// Sorts the volumes for a pod's own claims, which come first, by name.
 pub(super) fn claim_volumes_by_name(pod: &mut Value) {
     let name = pod["metadata"]["name"]
         .as_str()
@@ -266,17 +267,17 @@ pub(super) fn claim_volumes_by_name(pod: &mut Value) {
     volumes[..own].sort_by_key(|volume| volume["name"].to_string());
 }
 
-/// The key of scripted answers: verb, resource, name.
+/// The key of scripted answers: the verb, the resource and the name.
 type Call = (String, String, String);
 
 /// The scripted API, and a log of its requests.
 pub(super) struct Api {
     /// The objects in the caches, by resource and name.
     cached: BTreeMap<(String, String), Value>,
-    /// The scripted answers, and how many were used.
+    /// The scripted answers, and the number of those used.
     scripts: BTreeMap<Call, (Vec<Value>, usize)>,
     live_revisions: BTreeMap<String, Value>,
-    /// The number of writes by resource.
+    /// The number of writes per resource.
     versions: BTreeMap<String, u64>,
     step: usize,
     pub(super) asked: Vec<Value>,
@@ -339,7 +340,7 @@ impl Api {
         outcome.finish()?;
         let resource = asked.resource.trim_end_matches("/status").to_owned();
         let place = (resource.clone(), asked.name.clone());
-        // A cache that has lost the object doesn't get it back.
+        // If a cache has lost the object, it does not get the object back.
         if let Some(Value::Object(change)) = change
             && let Some(Value::Object(cached)) = self.cached.get_mut(&place)
         {

@@ -1,6 +1,6 @@
-//! Cases of the StatefulSet controller's decisions that read no cache: `statefulset_identity`,
-//! `statefulset_pod`, `statefulset_pvc_policy`, `statefulset_max_unavailable`,
-//! `statefulset_kubectl_rollout_status`.
+//! Cases of those decisions of the StatefulSet controller that need no cache:
+//! `statefulset_identity`, `statefulset_pod`, `statefulset_pvc_policy`,
+//! `statefulset_max_unavailable` and `statefulset_kubectl_rollout_status`.
 
 use std::sync::Arc;
 
@@ -59,8 +59,8 @@ pub(in crate::conformance) fn identity(case: &mut Fields) -> Result<(), String> 
     }))
 }
 
-/// Runs one case of `statefulset_kubectl_rollout_status`. No flag changes kubectl's output for this
-/// kind.
+/// Runs one case of `statefulset_kubectl_rollout_status`. For this kind, kubectl's flags don't
+/// change its output.
 pub(in crate::conformance) fn rollout_status(case: &mut Fields) -> Result<(), String> {
     case.text("category")?;
     case.int("revision")?;

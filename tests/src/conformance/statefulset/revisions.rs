@@ -1,4 +1,5 @@
-//! Cases of ControllerRevisions: `statefulset_revision_hash`, `statefulset_revision_apply`, `statefulset_history`.
+//! Cases of ControllerRevisions: `statefulset_revision_hash`, `statefulset_revision_apply` and
+//! `statefulset_history`.
 
 use std::sync::Arc;
 
@@ -54,7 +55,7 @@ pub(in crate::conformance) fn apply(case: &mut Fields) -> Result<(), String> {
     let set = case.value("set");
     let spec = set["spec"].as_object().ok_or("the set must have a spec")?;
     let mut out = case.object("out")?;
-    // Decode from text, as an object from a server.
+    // Decode from text, like an object from a server.
     let restored = serde_json::from_str(&case.text("data")?);
     let restored = restored.map_err(|error| error.to_string());
     let restored = restored

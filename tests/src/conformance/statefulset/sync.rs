@@ -1,4 +1,5 @@
-//! Cases of `statefulset_sync`, `statefulset_sync_updates` and `statefulset_sync_claims`: one sync of one StatefulSet.
+//! Cases of `statefulset_sync`, `statefulset_sync_updates` and `statefulset_sync_claims`: one sync
+//! of a StatefulSet.
 
 use std::collections::BTreeMap;
 
@@ -76,7 +77,7 @@ pub(in crate::conformance) fn run(case: &mut Fields) -> Result<(), String> {
     out.texts("errorList")?;
     let recorded = out.take("error").filter(|error| !error.is_null());
     let recorded = recorded.as_ref().and_then(Value::as_str);
-    // Each decoder describes undecodable data differently.
+    // The error text for undecodable data differs between decoders.
     if recorded.is_some_and(|error| error.starts_with("json:")) {
         expect_eq("error", &error.is_some(), &true)?;
     } else {
@@ -87,7 +88,7 @@ pub(in crate::conformance) fn run(case: &mut Fields) -> Result<(), String> {
     if error.is_none() {
         expect_eq("addAfter", &json!(delayed), &json!(out.list("addAfter")?))?;
     } else {
-        // The retry of the failure comes earlier.
+        // The retry after the failure is due earlier.
         out.take("addAfter");
     }
     let mut events = out.list("events")?;
@@ -122,7 +123,7 @@ pub(in crate::conformance) fn run(case: &mut Fields) -> Result<(), String> {
     out.finish()
 }
 
-/// Records the earlier writes, and advances the caches to the versions of the case.
+/// Records the earlier writes, and advances the caches to the versions in the case.
 fn read_your_writes(
     harness: &Harness,
     key: podstorm::intern::KeyId,
@@ -154,7 +155,7 @@ fn read_your_writes(
     before.finish()
 }
 
-/// Returns the Events of a sync. Texts with several errors get a fixed order.
+/// Returns the Events of a sync. Messages with several errors get a fixed order.
 fn events(driver: &mut Driver<<Controller as podstorm::driver::Workload>::Sync>) -> Vec<Value> {
     use podstorm::driver::SyncState as _;
     let events = driver.sync.events().drain(..);
@@ -165,7 +166,7 @@ fn events(driver: &mut Driver<<Controller as podstorm::driver::Workload>::Sync>)
     events.collect()
 }
 
-/// Sorts the errors in brackets in a text, whose order is free.
+/// Sorts the errors in brackets in a message, because their order is not defined.
 fn in_order(text: &str) -> String {
     let Some((before, rest)) = text.split_once('[') else {
         return text.to_owned();
@@ -178,7 +179,7 @@ fn in_order(text: &str) -> String {
     format!("{before}[{}]{after}", parts.join(", "))
 }
 
-/// Sorts requests with a free order by name: claims of a pod, releases, adoptions.
+/// Sorts by name the requests whose order is not defined: a pod's claims, releases and adoptions.
 fn comparable(mut requests: Vec<Value>) -> Vec<Value> {
     let step = |request: &Value| request["step"].as_u64();
     let name = |request: &Value| request["name"].as_str().unwrap_or_default().to_owned();
