@@ -464,7 +464,11 @@ fn unwritable_outputs_are_refused_before_any_measurement() {
     fs::remove_file(place.path("budgets.toml")).unwrap();
     fs::create_dir(place.path("budgets.toml")).unwrap();
     let blessing = place.gate(&["--bless-all", "--reason", "x"]);
-    expect(&blessing, 2, &["budgets.toml: is a directory; expected a file"]);
+    expect(
+        &blessing,
+        2,
+        &["budgets.toml: is a directory; expected a file"],
+    );
     let left = fs::read_dir(place.0.path()).unwrap().flatten();
     assert!(
         left.map(|file| file.file_name())

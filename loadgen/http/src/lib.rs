@@ -4,16 +4,8 @@
 #![doc = ""]
 #![doc = include_str!("../README.md")]
 
-/// Implements `Debug` for types without showing their fields.
-macro_rules! opaque_debug {
-    ($($name:ident $(<$lifetime:lifetime>)?),+) => {$(
-        impl std::fmt::Debug for $name $(<$lifetime>)? {
-            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-                f.debug_struct(stringify!($name)).finish_non_exhaustive()
-            }
-        }
-    )+};
-}
+#[macro_use]
+mod opaque_debug;
 
 mod account_tokens;
 mod account_users;

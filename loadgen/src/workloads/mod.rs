@@ -325,7 +325,7 @@ pub(crate) struct Findings {
     pub(crate) rollouts: Vec<String>,
 }
 
-/// An object of a generated cluster that is to be created.
+/// An object of a generated cluster, before its creation.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Part {
     /// The number of the object among the generated ones.

@@ -122,7 +122,7 @@ fn no_map_has_an_order_of_its_own() {
 }
 
 /// Words that a technical writer would not use, each with a replacement.
-const PLAIN: [(&str, &str); 19] = [
+const PLAIN: [(&str, &str); 18] = [
     ("anew", "again"),
     ("whom", "the noun"),
     ("nobody", "no client, no thread, no owner"),
@@ -136,7 +136,6 @@ const PLAIN: [(&str, &str); 19] = [
     ("whoever", "the noun"),
     ("unless given", "defaults to"),
     ("lets go", "releases"),
-    ("but for", "except"),
     ("on its way out", "terminating"),
     ("goes on", "continues"),
     ("in vain", "without success"),
@@ -165,6 +164,8 @@ fn words_are_plain() {
     let folders = PACKAGES.iter().chain(&["docs", "flamegraphs"]);
     let mut files: Vec<Source> = folders
         .flat_map(|folder| tree::texts(folder, &["rs", "md", "yaml", "toml"]))
+        // Recorded data.
+        .filter(|file| !file.path.starts_with("tests/fuzz/corpus/"))
         .collect();
     for path in [
         "README.md",

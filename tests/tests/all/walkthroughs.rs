@@ -286,7 +286,7 @@ fn a_deleted_namespace_loses_everything_and_stays_empty(engine: EngineKind) {
     assert_eq!(left, 0, "the namespace ended before its content");
     harness.settle();
     assert!(harness.events().is_empty());
-    // The controller tried in vain to replace the pods.
+    // The controller could not replace the pods.
     assert_eq!(harness.cluster().write_counts().pods.created, 3);
 }
 

@@ -8,7 +8,7 @@
 //!
 //! `fault` defines faults, `waiting` the watches and answers that faults hold, and `document` the
 //! JSON; `arming` serves the paths. A new fault needs an `Effect` in `fault`, its JSON in
-//! `document`, its implementation in `requests` or `watch`, and a row in `docs/apiserver.md`.
+//! `document`, its implementation in `requests` or `watch`, and a row in `docs/guide/apiserver.md`.
 
 mod document;
 mod fault;

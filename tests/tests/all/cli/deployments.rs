@@ -325,7 +325,7 @@ fn lagging(reason: &str) -> String {
 fn every_command_reports_stale_statuses_and_stuck_rollouts() {
     let dump = lagging("CrashLoopBackOff");
     let summary = told(&run_with_stdin("run --dry-run -f -", &dump));
-    let words = "Deployment team-0/web-0 says 8 pods, 8 ready, and has 8, 7 ready | \
+    let words = "Deployment team-0/web-0 reports 8 pods, 8 ready, and has 8, 7 ready | \
                  Deployment team-0/web-0 is not complete: 1 of 8 pods can't become ready: CrashLoopBackOff";
     holds(&summary, words);
     assert!(!summary.contains("as wanted"), "{summary}");

@@ -224,7 +224,8 @@ fn unanswerable_questions_are_refused_with_a_hint() {
 #[test]
 fn incomplete_dumps_are_refused_with_the_command_to_run() {
     let source = read(EXAMPLES, EXAMPLE);
-    let (head, pods) = source.split_at(source.find("  # Found no node").expect("the first pod"));
+    let (head, pods) =
+        source.split_at(source.find("  # Not scheduled yet").expect("the first pod"));
     let refused = |text: &str, more: &str, words: &str| {
         let line = format!("explain -f - --replicaset web {more}");
         assert_refused(&run_with_stdin(&line, text), words);

@@ -288,7 +288,7 @@ fn a_schedule_of_deployments_is_printed_stored_and_replayed() {
     let name = "name: web";
     holds(&printed, name);
     let other = printed.replacen(name, "name: wob", 1);
-    let words = "mine.yaml | there is no Deployment \"web\"";
+    let words = "mine.yaml | no Deployment \"web\"";
     assert_refused(&replay(&other, ""), words);
     let folder = folder_of(&[("a.yaml", &printed)]);
     let text = told(&run_in(&folder, "replay --schedule ."));

@@ -104,7 +104,7 @@ fn files_without_valid_objects_are_refused_with_the_place() {
         "kind":"List"}"#;
     let place = "document 1 | Pod b | items[1].status.conditions[0]";
     assert_file_refused("pods.json", list, place);
-    let words = "document 2 | ReplicaSet default/web | twice | document 1";
+    let words = "document 2 | ReplicaSet default/web | is a duplicate of document 1";
     let twice = format!("{REPLICA_SET}---\n{REPLICA_SET}");
     assert_file_refused("web.yaml", twice, words);
     let other_namespace = REPLICA_SET.replace("name: web", "name: web\n  namespace: default");

@@ -286,7 +286,7 @@ fn a_dry_run_summarizes_the_files_and_runs_nothing() {
     let line = format!("run --dry-run --json result.json {files}");
     let text = told(&run_in(&folder, &line));
     let words = "Pod: 13, ReplicaSet: 1 | Service: 1 (not simulated) | 4 nodes | \
-                 Pending without a node:  | ReplicaSet shop/web says 0 pods, 0 ready, and has 12, | \
+                 Pending without a node:  | ReplicaSet shop/web reports 0 pods, 0 ready, and has 12, | \
                  1 pod whose owner isn't in the files | nothing was run";
     holds(&text, words);
     assert_eq!(names_in(&folder), ["more.yaml"]);

@@ -100,7 +100,7 @@ fn the_view_fits_any_size_and_q_stops_the_run() {
     assert_ne!(terminal.modes(), modes, "keys are not shown");
     terminal.resize(40, 10);
     let mut small = figures.to_vec();
-    small.extend(["queue ", "time left ", "q: stop and report"]);
+    small.extend(["queue ", "time left ", "q or Ctrl-C: stop"]);
     // Everything drawn since the screen was cleared must fit on it.
     terminal.wait_for(&small, 40, 10);
     terminal.press("q");
@@ -267,7 +267,7 @@ fn an_invisible_view_is_refused() {
     );
     assert_refused(
         &run("run --scenario up-down --tui -q"),
-        "--tui | --quiet | left out",
+        "--tui | --quiet | use only one",
     );
     let mut terminal = Terminal::new(80, 24);
     let mut command = command::command("run --scenario up-down --tui");
