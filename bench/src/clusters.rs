@@ -1,9 +1,9 @@
-//! Controllers over a filled pod cache: ReplicaSets like those that Deployments create, and
-//! realistic pods.
+//! Clusters for benches: a controller whose caches contain realistic pods, and ReplicaSets like
+//! those that Deployments create.
 //!
-//! Every pod is a variation of `core/fixtures/pod.json`. The parts that differ between pods are
-//! drawn as in [`pods`](crate::pods): names, UIDs, nodes, phases, costs, restarts and times. The
-//! same plan gives the same cluster.
+//! Every pod is a variation of `core/fixtures/pod.json`. Its name has the format of generated
+//! names. Its UID, node, phase, deletion cost, restarts and times are drawn as in
+//! [`pods`](crate::pods). The same plan always gives the same cluster.
 
 use std::sync::Arc;
 
@@ -26,10 +26,10 @@ pub const NOW: Now = Now {
     wall_ns: NOW_NS,
 };
 
-/// The characters that Kubernetes uses for generated names: no vowels, so that no words arise.
+/// The characters that Kubernetes uses in generated names. Without vowels, they do not form words.
 const ALPHABET: &[u8; 27] = b"bcdfghjklmnpqrstvwxz2456789";
 
-/// The seed for everything that is drawn.
+/// The seed of all random values.
 const SEED: u64 = 36;
 
 /// The composition of a cluster.
@@ -37,8 +37,8 @@ const SEED: u64 = 36;
 pub struct Plan {
     /// The number of ReplicaSets with pods. All are in one namespace.
     pub replica_sets: usize,
-    /// The number of ReplicaSets without pods per ReplicaSet with pods: the earlier revisions of
-    /// its Deployment.
+    /// The number of ReplicaSets without pods for each ReplicaSet with pods. They are the earlier
+    /// revisions of its Deployment.
     pub old_revisions: usize,
     /// The number of pods per ReplicaSet. The number of nodes is a tenth of the total number of
     /// pods.
@@ -58,8 +58,8 @@ pub struct Plan {
 /// The parts that the pods of a ReplicaSet share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sharing {
-    /// The spec, the labels, and the kubelet's report on the container: as with the pods of the
-    /// embedded cluster, or if a driver has stripped pods of the members that no controller reads.
+    /// The spec, the labels, and the kubelet's report on the container: as in the embedded cluster,
+    /// or after a driver has stripped pods of the members that no controller reads.
     All,
     /// The spec and the labels. Each pod has its own container id, start time and address.
     Template,
@@ -71,7 +71,7 @@ pub enum Sharing {
 }
 
 impl Plan {
-    /// Creates ReplicaSets in one namespace with `pods_each` pods each and nothing to do.
+    /// Creates a plan of ReplicaSets in one namespace with `pods_each` pods each and nothing to do.
     pub fn new(replica_sets: usize, pods_each: usize) -> Plan {
         Plan {
             replica_sets,
@@ -85,10 +85,10 @@ impl Plan {
     }
 
     /// Returns only the objects: each ReplicaSet with its pods, old revisions last. Equal strings
-    /// are shared, as by a reader that passes its objects through a [`Sharer`].
+    /// are shared, as in objects that a reader has passed through a [`Sharer`].
     pub fn draw(&self) -> Vec<(Arc<ReplicaSet>, Vec<Arc<Pod>>)> {
         let (mut template, mut sharer) = (Template::new(self.sharing), Sharer::default());
-        // Old revisions have no pods, so no nodes are drawn for them.
+        // Old revisions have no pods, so they add no nodes.
         let mut drawn =
             drawn_pods(self.replica_sets * self.pods_each, Growth::Month, SEED).into_iter();
         (0..self.replica_sets * (1 + self.old_revisions))
@@ -115,8 +115,8 @@ impl Plan {
             .collect()
     }
 
-    /// Returns the whole cluster: every object is in the caches, every key has been synced once,
-    /// and there are no expectations.
+    /// Returns the whole cluster: every object is in the caches, the queue is empty, and there are
+    /// no expectations.
     pub fn build(&self) -> Cluster {
         let drawn = self.draw();
         let cache = Arc::new(PodCache::new());
@@ -234,7 +234,7 @@ impl Cluster {
         }
     }
 
-    /// Returns a pod from the ReplicaSet's template, but without a controller.
+    /// Returns a pod that matches the ReplicaSet but has no controller.
     pub fn orphan(&self, replica_set: usize) -> Pod {
         let mut pod = Pod::clone(&self.pods[replica_set][0]);
         pod.metadata.name = format!("orphan-{}", word(replica_set, 5)).into();
@@ -249,7 +249,7 @@ pub(crate) fn replica_set_uid(index: usize) -> Uid {
     Uid::from_u128(0x5265_706c_6963_4000_8000_0000_0000_0000 | index as u128)
 }
 
-/// Returns the owner reference that the pods of a ReplicaSet have.
+/// Returns the owner reference of the pods of a ReplicaSet.
 pub(crate) fn owner_of(replica_set: &ReplicaSet) -> Arc<OwnerReference> {
     Arc::new(OwnerReference {
         api_version: Kind::REPLICA_SET.api_version().into(),
@@ -273,8 +273,8 @@ pub fn next_version(pod: &Pod) -> Arc<Pod> {
 /// words.
 fn word(number: usize, length: u32) -> String {
     let size = 27u64.pow(length);
-    // The factor is odd and not a multiple of 3 (so coprime to 27), and permutes the numbers below
-    // `size`.
+    // The factor is not a multiple of 3, so it is coprime to `size`, and multiplying by it permutes
+    // the numbers below `size`.
     let mut rest = (number as u64 + 1) * 7_777_777 % size;
     (0..length)
         .map(|_| {
@@ -311,7 +311,7 @@ impl Template {
         }
     }
 
-    /// Returns the fixture with the drawn parts of `drawn`, as a pod of the ReplicaSet.
+    /// Returns a copy of the fixture with the random parts of `drawn`, as a pod of the ReplicaSet.
     fn make_pod(&mut self, drawn: Pod, replica_set: &ReplicaSet) -> Pod {
         self.made += 1;
         let mut pod = self.pod.clone();
@@ -381,7 +381,7 @@ impl Template {
         }
     }
 
-    /// Returns the template's spec with a different value of an environment variable.
+    /// Returns the template's spec with a value of an environment variable that no other pod has.
     fn spec_of_its_own(&self) -> PodSpec {
         let mut members = self.pod.spec.to_map(None);
         let variable = &mut members["containers"][0]["env"][1];

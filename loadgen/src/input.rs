@@ -24,13 +24,13 @@ pub enum InputObject {
     Node(Box<Node>),
     /// A `v1` `Pod`.
     Pod(Box<Pod>),
-    /// An owner of pods whose type its workload defines.
+    /// An object that owns pods. The workload defines the object's type.
     Owner(Box<dyn TypedOwner>),
-    /// An object of an untyped kind, such as a `v1` `ConfigMap`: it is stored, and can be an owner.
+    /// An object of an untyped kind, such as a `v1` `ConfigMap`. It is stored and can own objects.
     Dynamic(Box<DynamicObject>),
 }
 
-/// Decodes an object of a kind that has its own type.
+/// A function that decodes objects of a kind that has its own type.
 pub(crate) type ReadTyped = fn(JsonValue<'_>) -> Result<InputObject, DecodeError>;
 
 /// An object from a file that owns pods and has its own type.
@@ -41,15 +41,15 @@ pub trait TypedOwner: Object {
     /// Returns the owner's pod template; `None` if it has no template.
     fn template(&self) -> Option<&Arc<PodTemplate>>;
 
-    /// Returns the members of the owner's spec that the type does not have as fields.
+    /// Returns the members of the owner's spec for which the type has no fields.
     fn spec_rest(&self) -> &Rest;
 
     /// Sets the defaults that the server would set. `filled` is the spec of the owner's pods with
     /// defaults, if it is already known.
     fn set_defaults(&mut self, filled: Option<&Arc<PodSpec>>);
 
-    /// Returns the validation rules that the owner violates; if `spec_is_checked` is set, without
-    /// those for the spec of its pods.
+    /// Returns the validation rules that the owner violates. If `spec_is_checked` is true, the spec
+    /// of the owner's pods is known to be valid, and its rules may be skipped.
     fn broken_rules(&self, spec_is_checked: bool) -> Vec<Cause>;
 
     /// Shares memory with equal parts of other objects.
@@ -81,7 +81,8 @@ pub fn missing_namespaces(objects: &[InputObject]) -> impl Iterator<Item = Input
         .map(|name| InputObject::Namespace(Box::new(named_namespace(&name))))
 }
 
-/// Formats kind, namespace and name, or the prefix of the name: `Pod shop/web-1`, `Node n1`.
+/// Formats an object's kind, namespace and name: `Pod shop/web-1`, `Node n1`. An object without a
+/// name is shown with the prefix for its generated name.
 pub(crate) fn described(object: &dyn Object) -> String {
     let (metadata, kind) = (object.metadata(), object.kind().name());
     let name = match &*metadata.name {
@@ -94,7 +95,7 @@ pub(crate) fn described(object: &dyn Object) -> String {
     }
 }
 
-/// Returns the namespace with this name.
+/// Creates a namespace with this name.
 pub(crate) fn named_namespace(name: &str) -> Namespace {
     Namespace {
         metadata: ObjectMeta {
@@ -138,7 +139,7 @@ impl InputObject {
         }
     }
 
-    /// Returns the object as the trait of all kinds.
+    /// Returns the object as a trait object of `Object`, which all kinds implement.
     pub fn as_object(&self) -> &dyn Object {
         match self {
             InputObject::Namespace(object) => &**object,
@@ -160,14 +161,14 @@ pub struct PodsOfSpec {
     pub spec: Arc<PodSpec>,
     /// The desired number of pods with this spec.
     pub pods: u64,
-    /// How many of these pods are already bound to a node.
+    /// The number of these pods that are already bound to a node.
     pub placed: u64,
 }
 
-/// The facts about files that determine the size of the cluster.
+/// The properties of the input that determine the size of the cluster.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct InputSize {
-    /// The desired pods of all owners, plus the pods without an owner.
+    /// The number of desired pods of all owners, plus the number of pods without an owner.
     pub pods: u64,
     /// The number of objects that own pods.
     pub owners: u64,
@@ -181,7 +182,7 @@ pub struct InputSize {
     pub places: u64,
     /// The number of schedulable nodes that declare no capacity.
     pub nodes_without_capacity: u64,
-    /// The pods grouped by spec. Their resource requests are computed from it when needed.
+    /// The pods grouped by spec. Their resource requests are computed from the specs when needed.
     pub specs: Vec<PodsOfSpec>,
     /// Resource requests of the pods of untyped objects, with the number of pods for each.
     pub requests: BTreeMap<Requests, u64>,
@@ -203,7 +204,7 @@ pub struct InputCounts {
 pub struct InputPods {
     /// Pods that are active and ready.
     pub ready: u64,
-    /// Pods that are active and not ready. They may stay so, which does not fail a run.
+    /// Pods that are active and not ready. They may remain not ready, which does not fail a run.
     pub not_ready: u64,
     /// Pods that are being deleted.
     pub terminating: u64,

@@ -1,8 +1,8 @@
-//! `conformance DIR`: runs every recorded case in a folder and those below, or some of them, and prints `passed/total`
-//! per file.
+//! `conformance DIR`: runs the recorded cases in a folder and its subfolders, or a selection of
+//! them, and prints `passed/total` for each file.
 //!
-//! Exit status: 0 when every case agrees or is a known deviation, 1 when one does not or something can't be read, 2 for
-//! wrong usage.
+//! Exit status: 0 if every case agrees with its recording, except known deviations, which must
+//! differ; 1 otherwise, including if there are no cases or a file can't be read; 2 for wrong usage.
 
 use std::io::{self, Write};
 use std::path::Path;
@@ -14,10 +14,11 @@ use podstorm_tests::conformance::runner::{
     Failure, FileReport, LIMIT, LeftOut, Only, Options, run_folder,
 };
 
-/// How many differing cases are named for each file.
+/// The maximum number of failures printed for each file without `--all`.
 const NAMED: usize = 5;
 
-/// Longest difference printed, in characters; whole pods would fill the screen.
+/// The maximum length of a printed difference without `--whole`, in characters. A whole pod would
+/// fill the screen.
 const DIFFERENCE_MAX: usize = 600;
 
 const USAGE: &str =
@@ -37,7 +38,7 @@ subject that is not known here is named and not run.
                        that takes longer differs, and the others go on
   -h, --help           print this";
 
-/// What is asked for.
+/// The command-line arguments.
 #[derive(Default)]
 struct Args {
     folder: Option<String>,
@@ -74,7 +75,7 @@ fn main() -> ExitCode {
 /// Reads the command line.
 ///
 /// # Errors
-/// What is wrong with it.
+/// Describes the first invalid argument.
 fn read_args(words: impl Iterator<Item = String>) -> Result<Args, String> {
     let (mut args, mut words) = (Args::default(), words);
     while let Some(word) = words.next() {
@@ -135,7 +136,8 @@ fn limit(value: &str) -> Result<Duration, String> {
     limit.filter(|limit| !limit.is_zero()).ok_or_else(wrong)
 }
 
-/// Whether every case agrees with its record, and there is one.
+/// Runs the cases and prints the reports. Returns whether there are any cases and all of them have
+/// the expected outcome.
 fn run(folder: &Path, args: &Args) -> Result<bool, Box<dyn std::error::Error>> {
     let reports = run_folder(folder, &args.options)?;
     let mut out = io::stdout().lock();
@@ -210,7 +212,7 @@ fn print_case(out: &mut impl Write, failure: &Failure, note: &str, args: &Args) 
     Ok(())
 }
 
-/// How many cases differ as `vectors/deviations.json` says, with its reasons.
+/// Returns the number of known deviations as text to append to the counts; empty if there are none.
 fn known(deviations: usize) -> String {
     match deviations {
         0 => String::new(),
@@ -219,6 +221,6 @@ fn known(deviations: usize) -> String {
 }
 
 fn complain(text: &str) {
-    // Nothing is left to do when the error stream is closed.
+    // If standard error is closed, the failure can't be reported anywhere.
     let _ = writeln!(io::stderr(), "{text}");
 }

@@ -1,5 +1,5 @@
-//! Slow start: the batches of a burst as a state machine, compared with the plain way, which
-//! collects the calls and results of each batch in vectors.
+//! The plain rival of slow start's state machine: it collects the calls and the results of each
+//! batch in vectors.
 
 use std::hint::black_box;
 
@@ -13,8 +13,8 @@ pub(crate) fn timed() -> Vec<Timed> {
     })]
 }
 
-/// Builds the batches of all calls, then runs one batch after the other until one contains a
-/// failure.
+/// Divides all calls into batches, then runs one batch after another until a call fails in one.
+/// Returns the number of successful calls.
 fn plain(count: usize) -> usize {
     let (mut batches, mut left, mut size): (Vec<Vec<Call>>, _, _) = (Vec::new(), count, 1);
     while left > 0 {

@@ -1,5 +1,5 @@
-//! The programs that the gate needs: checks that they are installed, and identifies them. Every
-//! error states how to fix it.
+//! Checks that valgrind and gungraun-runner are installed, and identifies the toolchain. If one of
+//! them is missing or has the wrong version, the error states how to install it.
 
 use std::path::Path;
 use std::process::Command;
@@ -35,11 +35,11 @@ fn shown(command: &Command) -> String {
     words.join(" ")
 }
 
-/// Finds valgrind, and the runner of gungraun's version. Returns the toolchain with which paths are
-/// counted.
+/// Checks that valgrind and the matching version of gungraun-runner are installed. Returns the
+/// toolchain that determines the counts.
 ///
 /// # Errors
-/// Fails if one of them is missing or has a wrong version.
+/// Fails if either is missing, or if gungraun-runner has the wrong version.
 pub(super) fn toolchain() -> Result<Toolchain> {
     let valgrind = output_of(Command::new("valgrind").arg("--version")).context(
         "cannot run valgrind, which counts the instructions; \

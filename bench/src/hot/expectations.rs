@@ -8,14 +8,14 @@ use podstorm::expectations::Expectations;
 /// The number of pods deleted in one burst.
 const BURST: u64 = 500;
 
-/// Expects one creation, observes it, and checks whether the key is satisfied, for each of `keys`
-/// keys in turn.
+/// In each call, expects one creation for the next of `keys` keys, observes it, and checks whether
+/// the key is satisfied.
 pub fn create(keys: u32) -> impl FnMut() -> u64 {
     let (store, mut next) = (
         Expectations::<u32, u64>::new(),
         super::workqueue::rounds(keys),
     );
-    // The entry of a key is created only once.
+    // Creates the entries of all keys before the first call: a key's entry is created only once.
     (0..keys).for_each(|key| store.expect_creations(key, 0, 0));
     move || {
         let key = black_box(next());

@@ -1,4 +1,4 @@
-//! The strategy `Recreate`: all old pods end before the first new pod starts.
+//! The `Recreate` strategy: all old pods end before the first new pod starts.
 //!
 //! Source: `pkg/controller/deployment/recreate.go` in Kubernetes.
 
@@ -18,7 +18,7 @@ impl DeploymentSync<'_> {
                 .map_err(SyncStep::PutSet.failure())?;
             shrunk = true;
         }
-        // The end of the last old pod wakes the Deployment again.
+        // The Deployment is synced again when the last old pod ends.
         if shrunk || self.has_old_pods(&sets) {
             return self.rollout_status(&sets).await;
         }
@@ -37,7 +37,7 @@ impl DeploymentSync<'_> {
         self.rollout_status(&sets).await
     }
 
-    /// Reports whether pods of old ReplicaSets have not ended yet. Terminating pods count.
+    /// Reports whether old ReplicaSets still have unfinished pods. Terminating pods count.
     fn has_old_pods(&self, sets: &Sets) -> bool {
         if sets
             .old

@@ -18,7 +18,7 @@ use super::status::JobStatus;
 use crate::cache::selector_mark;
 use crate::replicaset::reconcile::{NO_LABELS_ERROR, pod_of};
 
-/// The value of `spec.managedBy` with which a Job belongs to this controller.
+/// The value of `spec.managedBy` that assigns a Job to this controller, as an absent value does.
 const MANAGER: &str = "kubernetes.io/job-controller";
 
 /// The environment variable that holds the completion index of the pod.
@@ -40,7 +40,7 @@ pub(crate) struct CachedJob {
     pub(super) controller_ref: Arc<OwnerReference>,
     /// The reference that Events about the Job carry.
     pub(super) reference: Arc<ObjectReference>,
-    /// The pod from which all pods of the Job are built; built itself on first use.
+    /// The common pod, from which all pods of the Job are built. It is built on first use.
     pod: OnceLock<Result<Arc<Pod>, String>>,
 }
 
@@ -156,8 +156,9 @@ impl CachedJob {
         Some(deadline.saturating_sub(now.wall_ns.saturating_sub(start_ns?)))
     }
 
-    /// Returns the pod from the template, with the tracking finalizer. The pods of an indexed Job
-    /// also have the environment variable with their index, and a host name.
+    /// Returns the common pod, from which all pods of the Job are built: the template with the
+    /// tracking finalizer. In an indexed Job, its containers have the environment variable for the
+    /// index, and it has no host name: each pod gets its own with its index.
     ///
     /// # Errors
     /// Fails if the template can't be read or has no labels.
@@ -178,7 +179,7 @@ impl CachedJob {
             let job = &self.object.metadata.name;
             let mut pod = pod_of(job, &template, &self.controller_ref);
             if self.spec.is_indexed() {
-                // All pods share the keys of these maps.
+                // The maps of all pods share this key. Each pod sets its own index.
                 for map in [&mut pod.metadata.labels, &mut pod.metadata.annotations] {
                     *map = map.with(COMPLETION_INDEX, "");
                 }

@@ -32,7 +32,7 @@ struct World {
     stored: BTreeMap<String, Value>,
     seconds: i64,
     events: Vec<String>,
-    /// Whether every write of a pod's status must fail.
+    /// Whether the server rejects every write of a pod's status.
     refuses_pods: bool,
 }
 
@@ -53,7 +53,7 @@ impl World {
         }
     }
 
-    /// Adds this many ready nodes in a zone: `a1`, `a2`, ….
+    /// Adds `count` ready nodes to a zone. Those of zone `a` are named `a1`, `a2`, ….
     fn add_zone(&mut self, zone: &str, count: usize) {
         for number in 1..=count {
             let name = format!("{zone}{number}");
@@ -124,7 +124,8 @@ impl World {
         names.filter(|name| tainted(name)).collect()
     }
 
-    /// Advances the time second by second. Renews the Leases of the nodes in `alive` every 10 s.
+    /// Advances the time second by second, with a sync at each second. Renews the Leases of the
+    /// nodes in `alive` every 10 s.
     fn pass(&mut self, seconds: i64, alive: &[String]) {
         for _ in 0..seconds {
             self.sync();
@@ -248,7 +249,7 @@ fn a_silent_node_becomes_unknown_and_tainted_with_unready_pods() {
         "NodeNotReady Node is not ready",
     ];
     assert_eq!(world.events, told);
-    // A pod that is bound later is marked, too.
+    // A pod that is bound later is marked as not ready, too.
     world.add_pod("late", "a1");
     world.pass(0, &[]);
     assert!(!world.is_ready("late"));
@@ -294,7 +295,8 @@ fn a_pod_that_cannot_be_marked_is_retried() {
 #[test]
 fn no_execute_taints_follow_the_rate_of_the_zone() {
     // The number of nodes in zone `a`, how many of them are silent, the number of reporting nodes
-    // in zone `b`, and the numbers of tainted nodes at these seconds after the first taint.
+    // in zone `b`, and the numbers of nodes with a `NoExecute` taint at 0, 11, 22 and 102 s after
+    // the first taint is due.
     for (nodes, silent, others, counts) in [
         (10, 3, 1, [1, 2, 3, 3]),
         (10, 6, 1, [0, 0, 0, 0]),
@@ -342,7 +344,7 @@ fn no_pod_is_evicted_if_no_node_is_ready() {
     world.pass(70, &[]);
     assert!(world.driven_out().is_empty(), "all are silent");
     assert_eq!(world.taints("a1"), ["unreachable NoSchedule"]);
-    // One node reports again: the timers of all nodes start again.
+    // When one node reports again, the timers of all nodes restart.
     let mut node = world.stored["a3"].clone();
     node["status"]["conditions"][0]["status"] = "True".into();
     node["status"]["conditions"][0]["lastHeartbeatTime"] =
@@ -385,9 +387,9 @@ fn a_node_reporting_not_ready_gets_another_taint() {
     );
     world.pass(6, &all);
     assert_eq!(world.taints("a1")[2], "not-ready NoExecute");
-    // The change to the taint of a silent node is not rate-limited.
+    // The node is silent now. Replacing its `NoExecute` taint is not rate-limited.
     world.pass(60, &names("a", 2..=2));
-    // The memory condition is unknown, too.
+    // `MemoryPressure` becomes unknown, too, so its taint is removed.
     let taints = ["unreachable NoExecute", "unreachable NoSchedule"];
     assert_eq!(world.taints("a1"), taints);
     set(&mut world, "Ready", "True");

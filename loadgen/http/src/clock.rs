@@ -1,4 +1,4 @@
-//! `/podstorm/clock`: the cluster's time, and advancing it if it is virtual.
+//! `/podstorm/clock`: shows the cluster's time, and advances it if it is virtual.
 
 use http::{Method, Response};
 use podstorm_apiserver::errors;
@@ -28,8 +28,8 @@ pub(crate) fn document(is_virtual: bool, now: Now) -> Response<Body> {
 /// Returns the number of ns by which a request for `/podstorm/clock/advance` advances the time.
 ///
 /// # Errors
-/// 405 for another method, or if the time is not virtual; 400 if the body has no valid number of
-/// seconds.
+/// 405 if the method is not `POST`, or if the time is not virtual; 400 if the body has no valid
+/// number of seconds.
 pub(crate) fn advance_ns(method: &Method, is_virtual: bool, body: &[u8]) -> Result<i64, ApiError> {
     if method != Method::POST {
         return Err(answer::method_not_allowed());

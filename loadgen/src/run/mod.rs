@@ -104,12 +104,12 @@ pub fn run(
     engine.harvest(settings, end, now, clock.seconds(), input, series)
 }
 
-/// 2200-01-01T00:00:00Z: later times in objects are ignored, because nothing has happened at them
-/// yet, and because the clock of a run that began then would overflow.
+/// 2200-01-01T00:00:00Z. Later times in objects are ignored: they are in the future, and the clock
+/// of a run that began then could overflow.
 const LATEST_SECONDS: i64 = 7_258_118_400;
 
-/// Returns the start of the wall clock of a virtual run over these objects, in ns: not before any
-/// event in the objects, because pods would otherwise have become ready in the future.
+/// Returns the wall-clock time at which a virtual run with these objects starts, in ns. It is not
+/// before any event in the objects: otherwise, pods would have become ready in the future.
 pub(crate) fn wall_start_ns(objects: &[InputObject]) -> i64 {
     let times = objects.iter().flat_map(|object| {
         let meta = object.metadata();
@@ -117,7 +117,7 @@ pub(crate) fn wall_start_ns(objects: &[InputObject]) -> i64 {
             InputObject::Pod(pod) => pod.ready_time(),
             _ => Time::UNSET,
         };
-        // The timestamp of a deletion is its latest end: the grace period comes before it.
+        // `deletionTimestamp` is the end of the grace period. The deletion itself came before it.
         let grace = meta.deletion_grace_period_seconds.get().unwrap_or(0);
         let deletion = meta.deletion_timestamp.unix_seconds();
         let deleted = deletion.map(|end| end.saturating_sub(grace));
@@ -157,7 +157,6 @@ impl Engine {
         keeps_past: bool,
     ) -> Engine {
         let before = host::Before::now();
-        // No scenario kills its controllers, so nothing has to observe the expectations.
         let scenario = &settings.scenario;
         let unpullable = scenario.sets_unpullable_images();
         let finishing = settings.finishing();
@@ -177,8 +176,8 @@ impl Engine {
         let connection = scenario
             .is_disturbed()
             .then(|| Arc::new(Connection::new(Arc::default(), 0, Arc::new(|| {}))));
-        // A controller without objects of its kind would only see unrelated ones. Claims need all
-        // the controllers that a served cluster has for them.
+        // A controller without objects of its own kind would only see unrelated objects. Claims
+        // need all the controllers that handle them in a served cluster.
         let kinds_of_claims = [Kind::PERSISTENT_VOLUME_CLAIM, Kind::PERSISTENT_VOLUME];
         let has_claims = objects.iter().any(|it| {
             it.kind() == kinds_of_claims[0]
@@ -316,7 +315,7 @@ impl Engine {
         runners.flat_map(|runner| runner.timers()).collect()
     }
 
-    /// Called when nothing will happen by itself any more. Returns whether the scenario continues.
+    /// Called when no task is running, queued or delayed. Returns whether the scenario continues.
     fn at_rest(&self, now: Now) -> bool {
         let driver = self.driver.lock();
         let mut driver = driver.expect("a panic in a task ends the run");

@@ -7,7 +7,7 @@ const STATEFUL: &str = "/apis/apps/v1/namespaces/default/statefulsets";
 const CLAIMS: &str = "/api/v1/namespaces/default/persistentvolumeclaims";
 const REVISIONS: &str = "/apis/apps/v1/namespaces/default/controllerrevisions";
 
-/// Returns a StatefulSet `web` whose pods have a claim `data` each.
+/// Returns a StatefulSet `web` whose pods each have a claim `data`.
 fn web(replicas: i64) -> Value {
     let claim = json!({"metadata": {"name": "data"}, "spec": {"accessModes": ["ReadWriteOnce"],
         "storageClassName": "standard", "resources": {"requests": {"storage": "1Gi"}}}});
@@ -29,7 +29,7 @@ async fn patch(served: &Served, spec: Value) {
     assert_eq!(code, 200, "{patched}");
 }
 
-/// Returns the template with another image.
+/// Returns a patch of the spec that sets the image of the pod template.
 fn with_image(image: &str) -> Value {
     let mut template = web(0)["spec"]["template"].clone();
     template["spec"]["containers"][0]["image"] = image.into();

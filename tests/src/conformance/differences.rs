@@ -1,6 +1,6 @@
 //! Differences between a case and its recording.
 
-/// At least one difference, in the order in which they were found.
+/// One or more differences, in the order in which they were found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Differences(Vec<String>);
 

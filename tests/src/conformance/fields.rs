@@ -1,5 +1,5 @@
-//! A reader for recorded cases that detects members that were not read: reading a member takes it
-//! out, and `finish` rejects the remaining ones.
+//! A reader for recorded cases that detects unread members: reading a member removes it, and
+//! `finish` rejects the members that remain.
 
 use podstorm::object::{Map, Now};
 use serde_json::{Value, json};
@@ -68,8 +68,8 @@ impl Fields {
         }
     }
 
-    /// Takes the time of a case and combines it with a monotonic time. Drops the origin of the
-    /// case, and another form of the time.
+    /// Takes the time of a case, `nowUnixNano`, and combines it with a monotonic time. Also takes
+    /// and ignores `now`, the same time in another form, and `category`, the origin of the case.
     ///
     /// # Errors
     /// Fails if a member has another type.
@@ -181,7 +181,7 @@ impl Fields {
     }
 
     /// Takes all remaining members, which must equal `ours`. At this level, an absent member equals
-    /// null, zero, false and an empty value; nested values must be equal.
+    /// null, zero, false and an empty value; in nested objects, it equals only null.
     ///
     /// # Errors
     /// Returns the first difference.
@@ -199,8 +199,8 @@ impl Fields {
         expect_same(&self.what, &ours.into(), &recorded.into())
     }
 
-    /// Takes a member, which must equal `ours` except for nested null and empty members, because
-    /// JSON writers differ in whether they write these.
+    /// Takes a member, which must equal `ours` except for members that are null, empty, zero or
+    /// false, because JSON writers differ in whether they write these.
     ///
     /// # Errors
     /// Returns the first difference.
@@ -253,13 +253,14 @@ fn says_nothing(value: &Value) -> bool {
     is_empty(value) || *value == Value::Bool(false) || value.as_f64() == Some(0.0)
 }
 
-/// Returns `Ok` if both values are equal except for null and empty members; otherwise the first
-/// difference.
+/// Returns `Ok` if both values are equal except for members that are null, empty, zero or false;
+/// otherwise the first difference.
 pub(super) fn expect_same_json(what: &str, ours: Value, recorded: Value) -> Result<(), String> {
     expect_same(what, &pruned(ours), &pruned(recorded))
 }
 
-/// Returns `Ok` if both values are equal, otherwise the first difference.
+/// Returns `Ok` if both values are equal, otherwise the first difference. An absent member equals
+/// null.
 pub(super) fn expect_same(path: &str, ours: &Value, recorded: &Value) -> Result<(), String> {
     let (Value::Object(a), Value::Object(b)) = (ours, recorded) else {
         return expect_eq(path, ours, recorded);

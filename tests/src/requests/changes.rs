@@ -9,8 +9,8 @@ use serde_json::Value;
 
 use super::config_maps;
 
-/// Returns the objects of the kinds in the samples as JSON, by kind, namespace and name. Omits
-/// values that differ from run to run, and the status of pods.
+/// Returns the objects of the kinds in the samples as JSON, without the status of pods, keyed by
+/// kind, namespace and name.
 pub fn state(cluster: &Cluster) -> BTreeMap<String, Value> {
     let mut state = BTreeMap::new();
     for kind in [Kind::POD, Kind::NAMESPACE, Kind::DEPLOYMENT, config_maps()] {
@@ -28,10 +28,11 @@ pub fn state(cluster: &Cluster) -> BTreeMap<String, Value> {
     state
 }
 
-/// Returns the differences between two states, sorted: `+` and an added object, `-` and a removed
-/// object, or `~` with the path of a member and its new value.
+/// Returns the differences between two states, sorted: `+` and the key of an added object, `-` and
+/// the key of a removed object, or `~` and the key of a changed object, with the path of a member
+/// and its new value.
 pub fn changes(before: &BTreeMap<String, Value>, after: &BTreeMap<String, Value>) -> Vec<String> {
-    // Of an owner reference, compare only the name.
+    // Skip server-managed metadata, and everything in an owner reference except the name.
     let is_passed_over = |path: &str| {
         ["/metadata/generation", "/metadata/resourceVersion"].contains(&path)
             || path.starts_with("/metadata/managedFields")
@@ -66,7 +67,7 @@ pub fn changes(before: &BTreeMap<String, Value>, after: &BTreeMap<String, Value>
     changes
 }
 
-/// Returns the leaves of a document, by their paths.
+/// Returns the leaves of a document, keyed by path.
 fn leaves(value: &Value) -> BTreeMap<String, Value> {
     fn walk(value: &Value, path: String, out: &mut BTreeMap<String, Value>) {
         match value {

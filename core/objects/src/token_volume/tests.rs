@@ -99,7 +99,7 @@ fn the_name_stays_where_it_does_not_name_a_volume() {
     assert_eq!(full(&kept, volume), spec(name));
 }
 
-/// Generates names and other values, for the unusual places of a spec.
+/// Generates names, and occasionally values of other types, for any place in a spec.
 fn name() -> impl Strategy<Value = Value> {
     let names = [
         "kube-api-access-aaaaa",
@@ -151,16 +151,17 @@ proptest! {
 
     #[test]
     fn every_spec_reads_back_as_written(spec in hostile()) {
-        // A name that is not a string is refused, and a null in the spec itself is dropped.
+        // A name that is not a string is rejected, and a null member of the spec is dropped.
         let Ok((kept, volume)) = read_spec(&spec) else { return Ok(()) };
         let mut spec = spec;
         spec.as_object_mut().unwrap().retain(|_, value| !value.is_null());
-        // What was taken out is not found again, and the remaining spec shows it.
+        // The stored spec contains no name that could be taken out. It differs from the original
+        // exactly if a name was taken out.
         let rest = left(&kept);
         prop_assert_eq!(TokenVolume::find(Tape::new(&rest).root()), None);
         prop_assert_eq!(volume.is_some(), rest != spec);
         prop_assert_eq!(full(&kept, volume), spec.clone());
-        // A second time: a spec has only this one form.
+        // Reading the restored spec gives the same result.
         prop_assert_eq!(taken(&spec), (kept, volume));
     }
 }

@@ -1,9 +1,9 @@
 //! Pods by name, in shards with one lock each, so that threads that apply events of different pods
 //! rarely wait for each other.
 //!
-//! A hash of the namespace and of the name without its last few characters selects the shard. All
-//! pods that one controller has named are therefore in one shard, and a thread that applies the
-//! events of that controller's pods finds the shard's lock and table in its CPU cache.
+//! A hash of the namespace and of the name without its last few characters selects the shard. Pods
+//! whose names were generated for one controller are therefore in one shard, and a thread that
+//! applies the events of that controller's pods finds the shard's lock and table in its CPU cache.
 
 use std::hash::{BuildHasher, Hasher};
 use std::sync::Arc;
@@ -19,14 +19,14 @@ use crate::primitives::{CachePadded, Mutex, MutexGuard, lock};
 /// need the same shard.
 pub(super) const SHARDS: usize = 64;
 
-/// The highest bits of a hash select the shard.
+/// The shift that leaves the highest bits of a hash, which select the shard.
 const SHARD_SHIFT: u32 = u64::BITS - SHARDS.ilog2();
 
-/// The number of characters at the end of a name that the shard ignores: a dash and the five
+/// The number of characters at the end of a name that do not affect the shard: a dash and the five
 /// characters that the API server generates for a controller's pod.
 const SUFFIX: usize = 6;
 
-/// The hash of a pod's name: its shard, and its hash within the shard's table.
+/// The hash of a pod's namespace and name: the shard, and the hash within the shard's table.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct NameHash {
     pub(super) shard: u32,
@@ -61,7 +61,8 @@ fn spread(hash: u32) -> u64 {
 #[derive(Debug)]
 pub(super) struct Index(Box<[CachePadded<Mutex<Shard>>]>);
 
-/// The number of slots whose memory an empty shard does not free.
+/// The most slots that an empty shard keeps. A shard with more frees them all when it becomes
+/// empty.
 const KEPT: usize = 64;
 
 /// The pods of one shard.
@@ -78,7 +79,7 @@ pub(super) struct Shard {
 pub(super) struct PodSlot {
     pub(super) pod: Arc<Pod>,
     pub(super) owned_pods: Arc<OwnedPods>,
-    /// The pod's handle in its list of owned pods.
+    /// The pod's handle in `owned_pods`.
     pub(super) handle: u32,
     /// The hash of the name, stored so that growing the table reads no names.
     pub(super) hash: u32,
@@ -106,7 +107,7 @@ impl Index {
         lock(&self.0[shard as usize])
     }
 
-    /// Returns the shards in order. Locks each shard as it is reached.
+    /// Iterates over the shards in order. Locks each shard when the iterator reaches it.
     pub(super) fn iter(&self) -> impl Iterator<Item = MutexGuard<'_, Shard>> {
         self.0.iter().map(|shard| lock(shard))
     }

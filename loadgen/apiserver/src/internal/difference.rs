@@ -1,13 +1,13 @@
 //! The differences between two texts, line by line.
 //!
-//! Source: Python's `difflib`, whose method upstream's library uses.
+//! Source: Python's `difflib`; upstream's library uses the same algorithm.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
 
 /// The number of unchanged lines shown around a change.
 const AROUND: usize = 3;
-/// From this number of lines on, matches do not begin at frequent lines.
+/// If the new text has at least this many lines, the search for matches skips frequent lines.
 const LONG: usize = 200;
 
 /// A run of lines that both texts contain: its start in each, and its length.
@@ -18,8 +18,8 @@ struct Match {
     count: usize,
 }
 
-/// Returns the changes from one text to another, with [`AROUND`] lines of context; empty if there
-/// are none. O(lines²).
+/// Returns the changes from one text to another as a unified diff with [`AROUND`] lines of context;
+/// empty if the texts are equal. O(lines²).
 pub(crate) fn unified(old: &[String], new: &[String]) -> String {
     let mut matches = Vec::new();
     find_all(old, new, 0..old.len(), 0..new.len(), &mut matches);

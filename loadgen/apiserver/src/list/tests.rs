@@ -72,7 +72,7 @@ fn pages_show_one_state_and_can_be_read_repeatedly() {
     fill(&cluster);
     let first = cluster.list_page::<Pod>(&page(4, "")).unwrap();
     assert_eq!((first.items.len(), first.remaining), (4, 2));
-    // Names are added, changed and removed, before and after the page.
+    // Create, delete and recreate pods that sort before and after the end of the page.
     cluster.create(pod("d", json!({})), at(0)).unwrap();
     let elsewhere = json!({"metadata": {"namespace": "other"}});
     cluster.create(pod("aa", elsewhere), at(0)).unwrap();
@@ -92,7 +92,7 @@ fn pages_show_one_state_and_can_be_read_repeatedly() {
         assert_eq!(rest.resource_version, first.resource_version);
         assert_eq!((rest.continue_token.as_str(), rest.remaining), ("", 0));
     }
-    // With a different limit, too, and as part of any number of lists.
+    // The token also works with a different limit, and while many other lists are unfinished.
     for _ in 0..100 {
         cluster.list_page::<Pod>(&page(1, "")).unwrap();
     }

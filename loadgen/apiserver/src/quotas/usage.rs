@@ -1,4 +1,4 @@
-//! How much of each quota resource an object uses.
+//! An object's usage of each quota resource.
 //!
 //! Source: the evaluators in Kubernetes' `pkg/quota/v1/evaluator/core`.
 
@@ -19,8 +19,8 @@ const BY_NAME: [&str; 5] = [
     "services",
 ];
 
-/// Reports whether any update can change the usage of objects of the kind. False for pods, because
-/// only a resize can.
+/// Reports whether an ordinary update can change the usage of an object of this kind. Returns false
+/// for pods, because only a resize changes their usage.
 pub(super) fn changes(kind: Kind) -> bool {
     ["services", "persistentvolumeclaims"].contains(&kind.resource()) && kind.group().is_empty()
 }
@@ -104,7 +104,7 @@ fn of_claim(claim: &Value, all: &mut Amounts) {
 }
 
 fn of_pod(pod: &Value, all: &mut Amounts) {
-    // Of ended pods, only the number counts.
+    // A finished pod counts only towards `count/pods`.
     if ["Succeeded", "Failed"]
         .iter()
         .any(|phase| pod["status"]["phase"] == *phase)
@@ -126,8 +126,9 @@ fn of_pod(pod: &Value, all: &mut Amounts) {
     }
 }
 
-/// Returns the total needs of a pod's containers: of those that run at the same time, or of an
-/// earlier init container that needs more. `list` is `requests` or `limits`.
+/// Returns the total requests or limits of a pod, by resource: the sum over the containers that run
+/// at the same time, or more if an earlier init container needs more. Pod-level resources replace
+/// this total, and the pod's overhead is added. `list` is `requests` or `limits`.
 pub(crate) fn of_containers(spec: &Value, list: &str) -> Amounts {
     let mut sum = Amounts::new();
     let add = |to: &mut Amounts, more: &Amounts| {
@@ -157,14 +158,15 @@ pub(crate) fn of_containers(spec: &Value, list: &str) -> Amounts {
         let before = sum.entry(name).or_default();
         *before = (*before).max(amount);
     }
-    // Resources of the pod as a whole replace those of its containers.
+    // Pod-level resources replace the total of the containers.
     sum.extend(amounts(&spec["resources"][list]));
     add(&mut sum, &amounts(&spec["overhead"]));
     sum
 }
 
-/// Returns the amounts that a quota measures but the pod lacks, as `cpu for: a,b; memory for: a`;
-/// `None` if the pod has them all.
+/// Returns the resources that a quota measures but the pod does not specify, each with the
+/// containers that lack it: `cpu for: a,b; memory for: a`. Returns `None` if the pod specifies them
+/// all.
 pub(super) fn unspecified(kind: Kind, pod: &Value, hard: &Amounts) -> Option<String> {
     const MEASURED: [(&str, &str, &str); 6] = [
         ("cpu", "requests", "cpu"),

@@ -6,11 +6,11 @@ pub(super) const KEPT: usize = 20;
 /// A convergence of an owner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Convergence {
-    /// Time from the change until the desired state, ns.
+    /// The time from the change until the owner reached its desired state, ns.
     pub(super) took_ns: u64,
     /// The number of the owner in the tracker.
     pub(super) owner: usize,
-    /// The index of the phase in which the convergence ended.
+    /// The index of the phase in which the convergence ended; the current one if it has not ended.
     pub(super) phase: usize,
     /// Whether the convergence has ended. If not, `took_ns` is the time so far.
     pub(super) converged: bool,

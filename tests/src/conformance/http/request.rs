@@ -1,4 +1,4 @@
-//! The request of a step, filled with the values of this run.
+//! Sends the request of a recorded step, with the run's values in place of its symbols.
 
 use bytes::Bytes;
 use http::{HeaderName, HeaderValue, Request, Response};

@@ -9,9 +9,9 @@ use super::{folder_of, json_in};
 
 const STARTED: &str = "2026-11-01T08:00:00Z";
 
-/// Returns a stable Deployment as a real server shows it, with the ReplicaSets of its last two
-/// templates and its pods. Defaults are filled in, and the hash is one that our controller would
-/// not compute.
+/// Returns a stable Deployment as a real server shows it, with its pods and the ReplicaSets of its
+/// last two templates. Defaults are filled in, and the hash differs from the one that our
+/// controller would compute.
 fn settled(number: usize, pods: usize) -> Vec<Value> {
     let (name, namespace) = (format!("web-{number}"), format!("team-{}", number % 20));
     let uid = |what: usize| format!("00000000-0000-4000-8000-{:012x}", number * 1_000 + what);
@@ -136,7 +136,7 @@ fn settled(number: usize, pods: usize) -> Vec<Value> {
     objects
 }
 
-/// Returns a dump of several such Deployments.
+/// Returns a dump of `deployments` stable Deployments with `pods` pods each, and of their nodes.
 fn dump(deployments: usize, pods: usize) -> String {
     let mut items: Vec<Value> = (0..deployments)
         .flat_map(|number| settled(number, pods))
@@ -148,7 +148,7 @@ fn dump(deployments: usize, pods: usize) -> String {
     json!({"apiVersion": "v1", "kind": "List", "items": items}).to_string()
 }
 
-/// Returns the result of a run with such a dump, which must succeed.
+/// Runs the command with `text` on standard input and returns the result. The run must succeed.
 #[track_caller]
 fn result(flags: &str, text: &str) -> Value {
     let line = format!("run -q --json - --engine virtual {flags}");
@@ -159,7 +159,7 @@ fn result(flags: &str, text: &str) -> Value {
 fn a_dump_of_1_000_stable_deployments_causes_no_requests() {
     let result = result("-f -", &dump(1_000, 4));
     assert_eq!(result["input"]["taken"]["Deployment"], 1_000);
-    // No request is sent, although no hash is one that this controller computes.
+    // No request is sent, although this controller would compute different hashes.
     assert_eq!(result["api_calls"], json!({}), "{}", result["api_calls"]);
     let writes = result["writes"].as_object().expect("a map");
     let made = |write: &&String| !write.starts_with("import ") && !write.contains("namespaces");
@@ -184,7 +184,7 @@ fn number(value: &Value) -> f64 {
 fn scenarios_scale_and_roll_out_deployments_of_files() {
     let dump = dump(10, 8);
     let scaled = result("--scenario scale-down -f -", &dump);
-    // Without scaling the Deployments, their controller would have scaled the ReplicaSets back.
+    // If only the ReplicaSets were scaled, the Deployment controller would scale them back.
     assert_eq!(scaled["pods"]["created"], 0, "{}", scaled["pods"]);
     let deleted = number(&scaled["pods"]["deleted"]);
     assert!(deleted > 0.0, "{}", scaled["pods"]);
@@ -215,7 +215,7 @@ fn rollout_limits_are_percentages_or_numbers_of_pods() {
     // Ten ReplicaSets of ten pods each.
     assert_eq!(peak("maxSurge: 1", ""), 110.0);
     assert_eq!(peak("maxSurge: 25%", ""), 130.0);
-    // With Deployments, there may be as many, and terminating pods besides.
+    // With Deployments, the surge is the same, and terminating pods add to the peak.
     assert!((110.0..125.0).contains(&peak("maxSurge: 1", "--deployments")));
     assert!(peak("maxSurge: 25%", "--deployments") >= 130.0);
     let line = "--scenario deployment-rollout --pods 100 --replicasets 10 --max-surge 1 --max-unavailable 0";
@@ -265,10 +265,11 @@ fn a_stuck_rollout_fails_by_its_deadline_and_is_undone() {
         assert_eq!(bad["rollouts_failed"], 10);
         let seconds = number(&bad["seconds"]);
         assert!((deadline..deadline + 5.0).contains(&seconds), "{seconds}");
-        // Of each 50 pods, 13 for the surge and 12 that replace those that may be unavailable.
+        // Per Deployment of 50 pods: 13 for the surge, and 12 that replace the old pods that may be
+        // unavailable.
         assert_eq!([&bad["pods_created"], &bad["pods_deleted"]], [250, 120]);
         assert_eq!(result["phases"][2]["rollouts_failed"], 0);
-        // The old ReplicaSet is reused, so none is created.
+        // The rollback reuses the old ReplicaSet instead of creating one.
         assert_eq!(result["api_calls"]["create replicasets 201"], 20);
     }
 }
@@ -297,8 +298,8 @@ fn a_rollout_storm_can_use_deployments() {
     }
 }
 
-/// Returns a dump of three Deployments. The first has a pod that waits for `reason`, which only the
-/// ReplicaSet's status shows so far.
+/// Returns a dump of three Deployments. In the first one, a container waits with `reason`. The
+/// ReplicaSet's status already reflects this, but the Deployment's status does not.
 fn lagging(reason: &str) -> String {
     let mut dump: Value = serde_json::from_str(&dump(3, 8)).expect("valid JSON");
     for object in dump["items"].as_array_mut().expect("a list") {
@@ -352,7 +353,7 @@ fn every_command_reports_stale_statuses_and_stuck_rollouts() {
     );
     let image = told_of("ErrImagePull", "");
     holds(&image, "ErrImagePull of registry.example/web:2");
-    // Another image can be pulled.
+    // A different image can be pulled.
     let mended = told_of("ErrImagePull", "--image registry.example/web:3");
     holds(&mended, "1 of 8 pods | successfully rolled out");
     let document = super::json(&told_of("ErrImagePull", "-o json"));

@@ -1,6 +1,6 @@
-//! Walkthroughs of Deployments: W26 to W66, the creation of W148's autoscaler, and W177. Those that
-//! wait advance the clock of a server on the virtual engine, where everything that is due has
-//! happened before kubectl gets its answer.
+//! Walkthroughs of Deployments: W26 to W66, W177, and the creation of the autoscaler in W148. Tests
+//! that wait advance the clock of a server on the virtual engine. Such a server does everything
+//! that is due before it answers kubectl.
 
 mod created;
 mod failed;
@@ -39,7 +39,7 @@ const EVENTS: &str = "get events --no-headers -o custom-columns=:.type,:.reason,
 const CONDITIONS: &str = "get deployment nginx-deployment -o jsonpath='{range \
                           .status.conditions[*]}{.type} {.status} {.reason}{\"\\n\"}{end}'";
 
-/// Returns the manifest with a number of replicas and further members of its spec.
+/// Returns the manifest with `replicas` replicas and with `members` added to its spec.
 fn manifest(replicas: usize, members: &str) -> String {
     let line = format!("replicas: {replicas}\n{members}");
     DEPLOYMENT.replace("replicas: 3\n", &line)
@@ -96,12 +96,12 @@ fn member(served: &Served, path: &str) -> String {
     ))
 }
 
-/// Waits until the Deployment has a condition.
+/// Waits until the Deployment has the condition `wanted`, in the form `TYPE STATUS REASON`.
 fn condition(served: &Served, wanted: &str) {
     served.comes_to_show(CONDITIONS, &[wanted]);
 }
 
-/// Waits until the last scaling events are these: `up IMAGE FROM TO`.
+/// Waits until the last scaling events are `wanted`, each in the form `up IMAGE FROM TO`.
 fn scaled(served: &Served, wanted: &[&str]) {
     let words = |text: &str| -> Vec<String> {
         let sets = served.run(SETS);
@@ -137,7 +137,7 @@ fn stays_within(rows: &Beside, last: &str, most: i64, least: i64) {
     }
 }
 
-/// Returns the name of the ReplicaSet with an image.
+/// Returns the name of the ReplicaSet whose pods run this image.
 fn set_of(served: &Served, image: &str) -> String {
     let sets = served.run(SETS);
     let line = sets.lines().find(|line| line.ends_with(image));

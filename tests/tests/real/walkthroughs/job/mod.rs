@@ -1,6 +1,6 @@
 //! Walkthroughs of Jobs: W101 to W125. Virtual time stands still unless a test advances it. The Job
-//! controller collects changes for one second, so a test advances the time by some seconds before
-//! it looks.
+//! controller collects changes for one second, so a test advances the time by a few seconds before
+//! it reads the result.
 
 mod completions;
 mod deadlines;
@@ -14,10 +14,11 @@ mod suspension;
 use super::super::served::{Served, with_each, with_one};
 use super::{count, end_container, names, pass};
 
-/// Virtual time stands still.
+/// The flags of a server whose virtual time stands still.
 const STILL: &[&str] = &["--engine", "virtual"];
 
-/// Returns a Job whose pods follow a script, with further members of its spec.
+/// Returns the manifest of a Job whose pods follow a script. `members` are further lines of the
+/// Job's spec.
 fn job(name: &str, script: &str, members: &str) -> String {
     format!(
         "
@@ -33,14 +34,14 @@ spec:
     )
 }
 
-/// Returns the value of a path of a Job.
+/// Returns the value at a JSONPath in a Job.
 #[track_caller]
 fn value(served: &Served, job: &str, path: &str) -> String {
     served.run(&format!("get job {job} -o jsonpath='{{{path}}}'"))
 }
 
-/// Returns the numbers of a status: active, ready, succeeded, failed, terminating. Absent ones are
-/// empty.
+/// Returns the pod counts in a Job's status, separated by slashes: active, ready, succeeded,
+/// failed, terminating. An absent count is empty.
 #[track_caller]
 fn counts(served: &Served, job: &str) -> String {
     let names = ["active", "ready", "succeeded", "failed", "terminating"];
@@ -48,7 +49,7 @@ fn counts(served: &Served, job: &str) -> String {
     served.run(&format!("get job {job} -o jsonpath='{path}'"))
 }
 
-/// Returns the name, status and completions in the table.
+/// Returns a Job's name, status and completions from the table that kubectl prints.
 #[track_caller]
 fn row(served: &Served, job: &str) -> String {
     let line = served.run(&format!("get jobs {job} --no-headers"));
@@ -63,7 +64,7 @@ fn conditions(served: &Served, job: &str) -> String {
     served.run(&format!("get job {job} -o jsonpath='{item}'"))
 }
 
-/// Returns the messages of the events with a reason.
+/// Returns the messages of a Job's events with the given reason.
 #[track_caller]
 fn events(served: &Served, job: &str, reason: &str) -> Vec<String> {
     let line = format!(

@@ -1,4 +1,4 @@
-//! Tests of invalid histories, which the checker must detect, next to valid ones.
+//! Tests that the checker detects invalid histories and accepts valid ones.
 
 use std::sync::Arc;
 
@@ -71,7 +71,7 @@ fn a_resent_create_is_not_a_violation() {
             (1, Conditions::Broken)
         );
         harness.ended(sync);
-        // The fault explains only one pod.
+        // The resent create explains only one excess pod.
         harness.created("c", Some("web-uid"), None);
         let next = harness.sync();
         harness.sends(next, &create(), 0);
@@ -98,7 +98,7 @@ fn adoptions_of_a_concurrent_controller_are_no_excess() {
     assert_eq!(harness.checker.verdict().0.excess_pods_created, 0);
 
     harness.ended(sync);
-    // The adoption explains one pod.
+    // The adoption explains only one excess pod.
     let next = harness.sync();
     harness.sends(next, &create(), 0);
     harness.created("d", Some("web-uid"), Some(next));
@@ -115,7 +115,8 @@ fn pods_left_by_a_larger_demand_are_no_excess() {
     let smaller = harness.set("web-uid", 1, json!({}));
     harness.see_set(&smaller);
     let sync = harness.sync();
-    // The sync has not sent a create, so a lower layer has resent one, which explains one pod.
+    // The sync sent no create, so a lower layer must have resent one. The resend explains one
+    // excess pod.
     harness.created("d", Some("web-uid"), Some(sync));
     assert_eq!(harness.verdict(), None);
     assert_eq!(harness.checker.verdict().0.excess_pods_created, 1);
@@ -134,7 +135,7 @@ fn without_a_gate_upstream_does_not_know_its_own_adoptions() {
         harness.answered(first, &get, &Answer::Object(set));
         harness.changed(&orphan, &adopted, first);
         harness.ended(first);
-        // The cache still has the pod with its old owner.
+        // The cache does not show the adoption yet.
         let next = harness.sync();
         harness.sends(next, &create(), 0);
         harness.created("b", Some("web-uid"), Some(next));
@@ -168,7 +169,7 @@ fn a_delete_below_the_demand_is_detected_without_other_losses() {
         let pods = names.map(|name| harness.known(name, json!({})));
         harness.removed(&pods[2], None);
         if cache_knows {
-            // The cache has reached the version, but still contains the pod.
+            // The cache has reached the version of the removal, but still contains the pod.
             let version = harness.version.into();
             harness.controller.pods().bookmark(&version);
         }
