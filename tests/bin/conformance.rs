@@ -25,17 +25,17 @@ const USAGE: &str =
     "usage: conformance DIR [--only SUBJECT[/ID]] [--all] [--whole] [--limit SECONDS]
 
 Runs the recorded cases of every *.jsonl and *.jsonl.gz in DIR and in the folders below.
-A file's name up to the first dot is the subject, without digits at its end; in a folder that
-is called after a subject, as deployment/, the folder's name comes before it. What belongs to a
-subject that is not known here is named and not run.
+A file's name up to the first dot, without trailing digits, is the subject. In a folder named
+after a subject, such as deployment/, the folder's name comes first. Files of unknown subjects
+are listed but not run.
 
-  --only SUBJECT[/ID]  the cases of SUBJECT alone, or those whose ids begin with ID; implies
+  --only SUBJECT[/ID]  run only the cases of SUBJECT, or those whose ids begin with ID; implies
                        --all and --whole
-  --all                name every case that differs, not 5 for each file, and all that differs
-                       in it, not the first alone; known deviations too
-  --whole              print differences whole, not their first 600 characters
-  --limit SECONDS      how long a case may take in each way of running it, 60 unless told; one
-                       that takes longer differs, and the others go on
+  --all                print every case that differs instead of 5 per file, and all its
+                       differences instead of the first; known deviations too
+  --whole              print whole differences instead of their first 600 characters
+  --limit SECONDS      the time limit of a case on each transport (default 60); a case that
+                       exceeds it counts as different, and the others continue
   -h, --help           print this";
 
 /// The command-line arguments.
@@ -161,7 +161,7 @@ fn run(folder: &Path, args: &Args) -> Result<bool, Box<dyn std::error::Error>> {
 fn print(out: &mut impl Write, report: &FileReport) -> io::Result<()> {
     match report.left_out {
         Some(LeftOut::RunBy(program)) => {
-            return writeln!(out, "{:36} run by {program} alone", report.name);
+            return writeln!(out, "{:36} run only by {program}", report.name);
         }
         Some(LeftOut::Unknown) => {
             let (name, subject) = (&report.name, &report.subject);

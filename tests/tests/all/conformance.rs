@@ -210,7 +210,7 @@ fn subfolders_are_run_as_separate_subjects() {
         "deployment/fenceposts.jsonl 1/1",
         "cluster/podgc.jsonl 1/1",
         "http/http7.jsonl 1/1",
-        "http/kubectl.jsonl run by cargo real alone",
+        "http/kubectl.jsonl run only by cargo real",
         "daemon/consistency.jsonl not run: the subject daemon_consistency is not known",
         "all 5/5, files of unknown subjects: 1",
     ] {

@@ -10,8 +10,8 @@ use crate::Programs;
 use crate::client::Taken;
 use crate::server::Server;
 
-/// Runs `wrk` for some seconds on 32 connections, with requests for a path, which post the body if
-/// one is given. Returns the requests per second and the server's CPU time per request.
+/// Runs `wrk` against a path for `seconds` seconds, on 32 connections. The requests post the body
+/// if one is given. Returns the requests per second and the server's CPU time per request.
 ///
 /// # Errors
 /// Fails if `wrk` is missing, or if more than one answer in a thousand is not a success.

@@ -21,7 +21,7 @@ struct KeyIndex {
     by_name: HashTable<(ObjectKey, KeyId)>,
     /// One shared copy of each namespace.
     namespaces: HashTable<Str>,
-    /// The number of namespaces at which a new one causes the unused ones to be dropped.
+    /// The number of namespaces at which `share` drops the unused ones before it adds another.
     namespaces_max: usize,
 }
 
@@ -55,15 +55,15 @@ impl KeyTable {
         id
     }
 
-    /// Returns the id of a name; `None` if it has none. Takes the lock for reading; allocates
-    /// nothing.
+    /// Returns the id of a name, or `None` if the name has no id. Takes the lock for reading;
+    /// allocates nothing.
     pub fn find(&self, namespace: &str, name: &str) -> Option<KeyId> {
         self.index.read().expect(NO_PANIC).find(namespace, name)
     }
 
-    /// Gives the id to another name. Wherever the id is still in use, it then means the new name,
-    /// so the caller must know that it is no longer in use. Returns `false` and does nothing if the
-    /// new name already has an id.
+    /// Reassigns the id to another name. From then on, every copy of the id refers to the new name,
+    /// so the caller must ensure that the id is no longer in use for the old one. Returns `false`
+    /// and does nothing if the new name already has an id.
     ///
     /// # Panics
     /// Panics if the id does not belong to this table.
@@ -77,7 +77,8 @@ impl KeyTable {
         true
     }
 
-    /// Returns the name with this id. The result shares its strings. Takes the lock of the id.
+    /// Returns the name with this id. The result shares its strings with the table. Takes the lock
+    /// of the id.
     ///
     /// # Panics
     /// Panics if the id does not belong to this table.
@@ -126,8 +127,8 @@ impl KeyIndex {
         }
     }
 
-    /// Returns the shared copy of a namespace. Amortized O(1): unused copies are dropped whenever
-    /// there are twice as many as were in use at the last check.
+    /// Returns the shared copy of a namespace. Amortized O(1): unused copies are dropped only when
+    /// the number of copies has doubled since the last such cleanup.
     fn share(&mut self, namespace: &str) -> Str {
         let hash = FIXED_STATE.hash_one(namespace);
         if let Some(known) = self.namespaces.find(hash, |known| **known == *namespace) {

@@ -97,9 +97,9 @@ pub(super) fn default_claim_spec(spec: &mut Map) {
     spec.set_absent("resources", Map::new());
 }
 
-/// Makes the two fields for the source of a claim consistent: the old one, which allows only claims
-/// and snapshots, and the new one. An old field with any other source is dropped. A missing field
-/// is set from the other one if the other one's source is allowed in both.
+/// Makes the two fields for the source of a claim consistent. `dataSource`, the old field, allows
+/// only claims and snapshots; any other source in it is dropped. If one field is missing, it gets
+/// the value of the other, provided that it allows this value.
 fn settle_sources(spec: &mut Map) {
     const OLD: &str = "dataSource";
     const NEW: &str = "dataSourceRef";
@@ -166,7 +166,7 @@ fn check_modes(spec: &Field<'_>, detail: &str) {
     }
     for mode in &modes {
         if !MODES.contains(mode) {
-            // Sic: without the index of the mode.
+            // Sic: upstream's path omits the index of the mode.
             let cause = not_supported(field.path.as_str(), mode, &MODES);
             spec.checks.push(cause);
         }
@@ -214,7 +214,7 @@ fn validate_claim(new: &DynamicObject, old: Option<&DynamicObject>) -> Vec<Cause
 }
 
 /// Checks the changes to a claim. Its volume and its class may be set once. While the claim is
-/// bound, its request and attributes class may change.
+/// bound, its storage request and attributes class may change.
 ///
 /// Source: `ValidatePersistentVolumeClaimUpdate` of Kubernetes' `pkg/apis/core/validation`.
 fn check_claim_change(spec: &Field<'_>, before: &Value, status: &Value) {

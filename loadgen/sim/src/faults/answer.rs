@@ -1,4 +1,4 @@
-//! Kinds of API calls, and wrong answers to them.
+//! Kinds of API calls, and the faulty answers that fault injection gives to them.
 
 use podstorm::client::{ApiError, Cause, Reason, Request};
 use podstorm_objects::Kind;
@@ -15,7 +15,8 @@ listed! {
         DeletePod,
         /// A `patch` of a pod or another owned object, for example for adoption and release.
         PatchPod,
-        /// A `get` of an object: of the owner before adoption, and after a rejected status write.
+        /// A `get` of an object, such as the owner before an adoption or after a rejected status
+        /// write.
         GetOwner,
         /// An `update` or `patch` of a status.
         PutStatus,
@@ -76,7 +77,7 @@ impl Call {
 }
 
 listed! {
-    /// A wrong answer to a call.
+    /// A faulty answer to a call, or no answer.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
     #[serde(rename_all = "kebab-case")]
     pub enum ApiFault {

@@ -56,8 +56,8 @@ fn hazard_65_watch_expired() {
     }
 }
 
-/// For a version that the server has not reached, the reflector asks for the newest state: once
-/// immediately in list mode, otherwise after a delay.
+/// If the server has not reached the requested version, the reflector immediately asks for the
+/// newest state. In list mode, a second refusal delays the next request.
 #[test]
 fn hazard_66_version_too_large() {
     for streaming in [true, false] {
@@ -100,8 +100,8 @@ fn hazard_67_stale_list_at_the_start() {
     }
 }
 
-/// A repeated event counts once. An equal version wakes no key, and an ADDED of a known pod is an
-/// update.
+/// A repeated event counts once. An event with the cached version wakes no key, and an ADDED event
+/// of a known pod is an update.
 #[test]
 fn hazard_68_events_are_repeated() {
     let mut sim = Harness::new();
@@ -121,7 +121,7 @@ fn hazard_68_events_are_repeated() {
     assert_eq!(sim.connection().altered_events().1, 4);
     assert_eq!(sim.syncs().len(), syncs);
     assert_eq!(sim.expected("web"), Some((0, 0)));
-    // Older events too: the cache goes back and forward again, and nothing is counted.
+    // Older events are repeated too: the cache goes back and forward again, and nothing is counted.
     sim.patch_pod(
         &sim.active("web")[0],
         json!({"metadata": {"annotations": {"a": "b"}}}),
@@ -139,7 +139,7 @@ fn hazard_68_events_are_repeated() {
     sim.conclude();
 }
 
-/// A bookmark advances the store's version, which satisfies the gate, and wakes no key.
+/// A bookmark wakes no key. It advances the store's version, which satisfies the gate.
 #[test]
 fn hazard_69_only_bookmarks() {
     let mut manual = ManualController::new();
@@ -227,7 +227,7 @@ fn hazard_70_tombstones() {
     assert_eq!(manual.controller.queue().len(), 1);
 }
 
-/// 100,000 events are in the store but not yet handled: the expectations alone make the controller
+/// 100,000 events are in the store but not yet handled: only the expectations make the controller
 /// wait.
 #[test]
 fn hazard_71_handlers_lag_behind_the_store() {
@@ -271,8 +271,8 @@ fn hazard_71_handlers_lag_behind_the_store() {
     assert_eq!(manual.sync().sent(Call::CreatePod), 3);
 }
 
-/// The periodic resync of the owners syncs every key, that of the pods wakes none, and nothing is
-/// written.
+/// The periodic resync of the owners syncs every key, and that of the pods wakes none. Neither
+/// writes anything.
 #[test]
 fn hazard_72_resync() {
     let mut sim = Harness::new();

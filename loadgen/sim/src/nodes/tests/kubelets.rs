@@ -266,7 +266,7 @@ fn pods_are_preempted_for_a_critical_pod_that_lacks_room() {
         "{events:?}"
     );
 
-    // Shortages that no victims can resolve, and reasons other than room, cause a rejection.
+    // A shortage that no preemption can resolve, or a reason other than room, causes a rejection.
     let mut large = critical(json!({}));
     large["containers"][0]["resources"]["requests"]["cpu"] = "5".into();
     harness.create_with("large", large);

@@ -1,5 +1,5 @@
-//! Computes which pods the syncs of a ReplicaSet delete until it has the desired number: sync by
-//! sync, limited by the burst, in the controller's own cache.
+//! Computes which pods a ReplicaSet deletes to reach the desired number. The deletions are applied
+//! to the controller's own cache, sync by sync, each limited by the burst.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -25,7 +25,7 @@ pub struct Question {
     pub replicas: Option<i32>,
     /// The options of the controller: its kind, gates, burst and behaviour.
     pub options: ControllerOptions,
-    /// The time for which the pods are ranked.
+    /// The time at which the pods are ranked.
     pub now: Now,
 }
 
@@ -38,7 +38,7 @@ pub struct Outcome {
     pub kind: Kind,
     /// `spec.replicas` in the input.
     pub replicas_before: i32,
-    /// The time for which the pods are ranked.
+    /// The time at which the pods are ranked.
     pub now: Now,
     /// Every active pod, in the order of deletion.
     pub rows: Vec<Row>,
@@ -48,10 +48,10 @@ pub struct Outcome {
     pub syncs: u32,
     /// Whether the last sync deletes all remaining pods, and therefore ranks none.
     pub unranked: bool,
-    /// The segments of the order, each with what is defined about it.
+    /// The segments of the order, each with the certainty of the order inside it.
     pub segments: Vec<OrderSegment>,
-    /// The pods of which some are deleted and some are kept, if the choice is undefined; otherwise
-    /// `None`.
+    /// The pods among which the choice of those to delete is undefined; `None` if the choice is
+    /// defined.
     pub open: Option<Open>,
     /// The number of pods that are released because the selector does not match them.
     pub released: usize,
@@ -72,7 +72,7 @@ pub struct Row {
     pub before_next: Option<Reason>,
 }
 
-/// Adjacent pods of which some are deleted and some are kept.
+/// Adjacent pods of which some are deleted and some are kept, by an undefined choice.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Open {
     /// The places of the pods.
@@ -89,8 +89,8 @@ pub enum OpenReason {
     Tie,
     /// The rules contradict each other for these pods.
     Contradiction,
-    /// The choice of an earlier sync was undefined, and after that sync the pods on the nodes are
-    /// counted again.
+    /// The choice of an earlier sync was undefined, and it affects the counts by node that later
+    /// syncs rank by.
     EarlierSync,
 }
 
@@ -99,7 +99,7 @@ pub enum OpenReason {
 pub enum Reason {
     /// This rule decides.
     Rule(Rule),
-    /// An earlier sync deletes the pod and is then at its burst.
+    /// An earlier sync deletes the pod and then reaches its burst limit.
     EarlierSync,
     /// There is no reason: no rule distinguishes the two pods.
     Tie,
@@ -248,7 +248,7 @@ fn open_segment(segments: &[OrderSegment], to_delete: usize) -> Option<Open> {
 }
 
 /// Returns the pods around the boundary that are equal by rules 1 to 4; `None` if there are none.
-/// The later rules depend on the counts by node, and these on the choices of earlier syncs.
+/// The later rules depend on the counts by node, which depend on the choices of earlier syncs.
 fn open_after_sync(rows: &[Row], to_delete: usize) -> Option<Open> {
     let key = |row: &Row| {
         let fields = &row.ranked.fields;

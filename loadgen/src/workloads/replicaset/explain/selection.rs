@@ -59,7 +59,8 @@ impl Preferred {
     /// Finds the preferred pods among the ranked pods.
     ///
     /// # Errors
-    /// A selector matches nothing; the error lists existing labels.
+    /// A selector matches nothing, in which case the error lists existing labels, or it applies to
+    /// nodes and the input has none.
     pub fn find(&self, objects: &Objects, outcome: &Outcome) -> Result<Wished> {
         let mut wished = Wished {
             rows: vec![false; outcome.rows.len()],
@@ -121,7 +122,7 @@ struct Asked<'a> {
 }
 
 impl<'a> Asked<'a> {
-    /// Selects pods or nodes, depending on whose labels have any of the selector's keys.
+    /// Restricts the selector to the pods or the nodes if only their labels have any of its keys.
     fn look_for_keys(&mut self) -> Result<()> {
         let keys = || self.selector.keys();
         let has_key = |labels: &Labels| keys().any(|key| labels.get(key).is_some());
