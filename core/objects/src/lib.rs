@@ -56,8 +56,8 @@ pub use int_or_string::IntOrString;
 pub use json::Rest;
 pub use kind::{
     Cell, Column, CustomSchema, CustomType, DynamicObject, GatedMember, GenerationOf, JsonPath,
-    Kind, MetadataChecks, NameFormat, ResourceType, Rules, ScalePaths, Subresource, Warnings,
-    Written, cells,
+    Kind, MetadataChecks, NameFormat, OfSent, ResourceType, Rules, ScalePaths, Subresource,
+    Warnings, Written, cells,
 };
 pub use labels::Labels;
 pub use meta::{ObjectMeta, OptionalSeconds};

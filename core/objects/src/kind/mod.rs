@@ -16,7 +16,7 @@ pub use columns::{Cell, Column, JsonPath, cells};
 pub use custom::{CustomSchema, CustomType, ScalePaths};
 pub use dynamic::DynamicObject;
 pub use gated::GatedMember;
-pub use warnings::{Warnings, Written};
+pub use warnings::{OfSent, Warnings, Written};
 
 use crate::{Cause, ObjectMeta, OwnerReference, Shape};
 use untyped::{

@@ -4,6 +4,9 @@ use std::fmt;
 
 use serde_json::{Map, Value};
 
+/// Returns the warnings about a new object as it was sent.
+pub type OfSent = fn(&Map<String, Value>) -> Vec<String>;
+
 /// The warnings of a kind.
 #[derive(Clone, Copy, Debug)]
 pub struct Warnings {
@@ -16,7 +19,7 @@ pub struct Warnings {
     pub name: fn(&str) -> Vec<String>,
     /// Returns the warnings about a new object as it was sent, which costs less than
     /// [`written`](Warnings::written).
-    pub sent: Option<fn(&Map<String, Value>) -> Vec<String>>,
+    pub sent: Option<OfSent>,
     /// Returns the warnings about an object after a write.
     pub written: fn(&Written<'_>) -> Vec<String>,
 }

@@ -109,7 +109,7 @@ fn files_without_valid_objects_are_refused_with_the_place() {
     assert_file_refused("web.yaml", twice, words);
     let other_namespace = REPLICA_SET.replace("name: web", "name: web\n  namespace: default");
     let twice = format!("{REPLICA_SET}---\n{other_namespace}");
-    assert_file_refused("web.yaml", twice, "document 2 | twice");
+    assert_file_refused("web.yaml", twice, "document 2 | is a duplicate");
 }
 
 #[test]
