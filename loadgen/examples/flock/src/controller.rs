@@ -11,7 +11,7 @@ use std::sync::Arc;
 use podstorm::cache::PodChange;
 use podstorm::client::{Answer, Request};
 use podstorm::controller::{ControllerType, Setup};
-use podstorm::driver::{AsyncWorkload, Calls, Steps, SyncFailure, Workload};
+use podstorm::driver::{AsyncWorkload, Calls, Steps, SyncFailure};
 use podstorm::informer::Informers;
 use podstorm::intern::{KeyId, ObjectKey};
 use podstorm::object::{
