@@ -1,5 +1,5 @@
-//! `loadgen run -f FILE --dry-run`: what the files contain, what is not simulated, and what
-//! deviates from the desired state before the run.
+//! `loadgen run -f FILE --dry-run`: a summary of the files. It counts their objects, lists the kinds
+//! that are not simulated, and reports deviations from the desired state before the run.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;

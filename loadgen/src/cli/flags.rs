@@ -143,8 +143,8 @@ pub(super) struct RunFlags {
           default_missing_value = "yaml", help_heading = "Output")]
     pub(super) print_scenario: Option<SettingsFormat>,
 
-    /// Print what the files of -f contain, what is not simulated and what deviates from the desired
-    /// state, and run nothing
+    /// Summarize the files of -f: their objects, the kinds that are not simulated, and deviations
+    /// from the desired state; run nothing
     #[arg(long, requires = "files", help_heading = "Output")]
     pub(super) dry_run: bool,
 }
